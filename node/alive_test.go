@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -55,5 +57,20 @@ func TestAlive(t *testing.T) {
 	}
 	if err := ask(time.Second); err == nil || !strings.Contains(err.Error(), "port") {
 		t.Errorf("a node that does not answer at its port: %v", err)
+	}
+}
+
+// TestLivenessWithoutQuorum: a node that starts, or has no leader, has not failed though it is not ready.
+func TestLivenessWithoutQuorum(t *testing.T) {
+	n := &Node{done: make(chan struct{}), ctx: t.Context()}
+	stage := "other nodes"
+	n.stage.Store(&stage)
+	if err, reason := n.Err(), n.unready(); err != nil || reason != "starting: waiting for other nodes" {
+		t.Errorf("a node that waits for others: failed %v, not ready %q", err, reason)
+	}
+	n.failure.err = io.ErrUnexpectedEOF
+	close(n.done)
+	if err, reason := n.Err(), n.unready(); !errors.Is(err, io.ErrUnexpectedEOF) || reason != io.ErrUnexpectedEOF.Error() {
+		t.Errorf("a node that has failed: failed %v, not ready %q", err, reason)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
@@ -12,6 +11,7 @@ import (
 	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/identity"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
@@ -33,7 +33,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	b := n.cfg.budget()
 	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: n.blobMembers, Lists: serverLists{n}, Logs: replog.Config{WindowBytes: int(b.LogWindow)},
 		Repair: repair.Config{Workers: b.Copies}, WindowBytes: b.BlobWindow}, blobfs.Config{
-		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
+		Folders: identity.BlobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.disks.Reserve(), ExtentBytes: n.cfg.ExtentBytes,
 		MasterKeys: n.masterKeys,
 	})
 	if err != nil {
@@ -58,16 +58,6 @@ func (n *Node) servePeer() (blobapi.Peer, error) {
 		return store.Peer(), nil
 	}
 	return nil, fmt.Errorf("%w: %s", blobapi.ErrUnreachable, n.unready())
-}
-
-func blobFolder(dataDir string) string { return filepath.Join(dataDir, "blobs") }
-
-func blobFolders(dataDirs []string) []string {
-	var folders []string
-	for _, d := range dataDirs {
-		folders = append(folders, blobFolder(d))
-	}
-	return folders
 }
 
 // retiredFolders returns which of the block store's directories have failed.

@@ -9,10 +9,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/steledb/stele/internal/machine"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/masterkeys"
 )
 
 // Config is the configuration of a node. Zero values mean the defaults.
@@ -44,8 +46,8 @@ type Config struct {
 	// TokenFile has the token with which a host without keys, or a node with an expired certificate, joins. It calls the nodes of Join, which must
 	// belong to the token's cluster, and writes its keys to Security. Otherwise the file is not read.
 	TokenFile string
-	// Profiles is where Go's profiles are served, besides an HTTP port with TLS: ProfilesOnHTTP, which adds the port on loopback, where every process
-	// of the host can read them; or the absolute path of a socket that only the node's user may open. Empty: nowhere else.
+	// Profiles is where Go's profiles are served, besides an HTTP port with TLS: monitor.ProfilesOnHTTP, which adds the port on loopback, where
+	// every process of the host can read them; or the absolute path of a socket that only the node's user may open. Empty: nowhere else.
 	Profiles string
 	// AuditTo is a second sink of the audit log: audit.Journal, or the absolute path of a file that is appended to and never truncated or renamed.
 	// Empty: none.
@@ -53,7 +55,7 @@ type Config struct {
 	// PassphraseFile has the passphrase that encrypts the authorities' keys in Security. Empty: they are not encrypted.
 	PassphraseFile string
 	// Encryption names the keys that encrypt tables and commit logs on the disks.
-	Encryption Encryption
+	Encryption masterkeys.Source
 	// Zone is the failure domain of the node. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote, and how long a node must be up before it gets one, unless it
@@ -114,7 +116,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // DefaultMemory returns the default memory of a node: a quarter of the machine's.
 func DefaultMemory() (int64, error) {
-	total, err := machineMemory("/")
+	total, err := machine.Memory("/")
 	if err != nil {
 		return 0, fmt.Errorf("find the machine's memory: %w; set the memory to use", err)
 	}
@@ -147,7 +149,7 @@ func (c Config) validate() error {
 func (c Config) budget() budget.Budget {
 	locks := lockserver.ShareOf(c.MemoryBytes, authz.OpenClients)
 	folders := 0
-	if c.Encryption != (Encryption{}) {
+	if c.Encryption != (masterkeys.Source{}) {
 		folders = len(c.DataDirs)
 	}
 	return budget.Of(c.MemoryBytes, budget.Fixed{Locks: locks.AllBytes + locks.AllLeaderBytes, Cursors: c.MemoryBytes / dataapi.CursorMemoryShare, EncryptedFolders: folders})

@@ -93,7 +93,7 @@
 //
 //	goroutine        started by       ends with           does
 //	rpc serve        Start            rpc's Shutdown      accepts connections
-//	http serve       Start            Close               the same for HTTP
+//	serve            Start            Close               package monitor: the same for HTTP
 //	cursor sweep     Start            Close               drops idle cursors
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
@@ -110,8 +110,8 @@
 //	Keep             Start            Close               package authority: has the authority's key while the node votes
 //	Follow           Start            Close               package removal: rejects and forgets removed nodes
 //	Watch            Start            Close, removal      package removal: stops the node when it is removed
-//	watchDisk        Start            Close               one for each data directory: stops the node when its disk
-//	                                                      does not answer
+//	watch            Start            Close               package disks: one for each data directory: stops the node when its
+//	                                                      disk does not answer
 //	master           startMaster      Close               holds /master where the leader is
 //	disconnectRejected Start          Close               closes connections of rejected principals
 //	disconnect       removal          some seconds later  closes connections of a removed node
@@ -122,7 +122,7 @@
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
 //	welcome          raftstreams      its greeting        greets one connection of Raft
-//	probe            Alive            its part answers    one for each part, at most one at once
+//	probe            Alive            its part answers    package monitor: one for each part, at most one at once
 //	change           a change         itself, one at once a change of the catalog whose caller may leave
 //
 // # Invariants

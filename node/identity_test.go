@@ -10,6 +10,8 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/node/verify"
 	"github.com/steledb/stele/table"
 )
 
@@ -98,7 +100,7 @@ func TestFoldersInAnyOrder(t *testing.T) {
 	holds(t, c, b, a) // one is added
 	holds(t, a, c, b)
 	refused(t, []string{a, b}, c, "give all its folders")
-	sum, err := node.Check(context.Background(), []string{c, b, a}, node.Encryption{}, func(p node.CheckProblem) { t.Errorf("%+v", p) })
+	sum, err := verify.Folders(context.Background(), []string{c, b, a}, masterkeys.Source{}, func(p verify.Problem) { t.Errorf("%+v", p) })
 	if err != nil || sum.SSTables == 0 {
 		t.Errorf("check: %+v, %v", sum, err)
 	}

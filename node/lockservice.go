@@ -164,23 +164,12 @@ func (n *Node) stopMaster(ctx context.Context) {
 	}
 }
 
-// checkVoteSpace returns an error if the disk for the lock service's log has less free space than the reserve. The log grows there, and a
-// node that cannot write it ends.
-func (n *Node) checkVoteSpace() error {
-	dir := n.cfg.DataDirs[0]
-	if free, ok := freeBytes(dir); ok && free < n.reserve() {
-		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
-			Message: fmt.Sprintf("%s has %d bytes free, less than its reserve of %d: too little for the lock service's log", dir, free, n.reserve())}
-	}
-	return nil
-}
-
 // newVoter creates the node's voter, which accepts Raft's connections from claims.
 func (n *Node) newVoter(claims net.Listener) *voter.Voter {
 	return voter.New(voter.Config{
 		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses,
 		Dial: n.security.DialNode, DialAny: n.security.Dialer(""), RequireNode: n.nodeVerifier(),
-		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.reserve, CheckSpace: n.checkVoteSpace,
+		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.disks.Reserve, CheckSpace: n.disks.CheckVoteSpace,
 		TakeAuthority: n.takeAuthorityOf, Publish: n.members.Publish, Enter: n.enter, Fail: n.fail,
 	})
 }

@@ -67,7 +67,7 @@ func metricsOfNode(t *testing.T) []byte {
 	if _, err := c.Table("none").Get(t.Context(), "row"); err == nil {
 		t.Fatal("read a table that does not exist")
 	}
-	answer, err := http.Get("http://" + n.webAddr.String() + "/metrics")
+	answer, err := http.Get("http://" + n.HTTPAddr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

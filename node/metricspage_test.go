@@ -34,7 +34,7 @@ func TestMetricsPage(t *testing.T) {
 	if _, err := c.Status(t.Context()); err != nil { // so that there are figures of a method
 		t.Fatal(err)
 	}
-	families, err := n.registry().Gather()
+	families, err := n.monitor.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func metricsReference(t *testing.T) string {
 // metricFiles returns the files of this package and those below it, those of metrics first. Of files without metrics there is nothing.
 func metricFiles(t *testing.T) []string {
 	t.Helper()
-	first, rest := []string{"metrics.go"}, []string(nil)
+	first, rest := []string{"monitor/metrics.go"}, []string(nil)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == first[0]:

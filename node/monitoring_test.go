@@ -56,7 +56,7 @@ func TestDiskSizesAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	families, err := n.registry().Gather()
+	families, err := n.monitor.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestDiskSizesAreTold(t *testing.T) {
 // notExported returns those of the names that are no metrics of a node.
 func notExported(t *testing.T, n *Node, names []string) (missing []string) {
 	t.Helper()
-	families, err := n.registry().Gather()
+	families, err := n.monitor.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
@@ -34,12 +34,15 @@ import (
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/tokenauth"
@@ -66,19 +69,15 @@ type Node struct {
 	confirmed atomic.Bool
 	// stage is what the start waits for.
 	stage atomic.Pointer[string]
-	signs lifeSigns
 
 	rpc         *rpc.Server
 	reservation budget.Reservation
 	rpcAddr     net.Addr
-	http        *http.Server
-	// profiles is nil unless profiles are served on a socket.
-	profiles *http.Server
+	monitor     *monitor.Service
 	// passphrase encrypts the authorities' keys; empty for none.
 	passphrase string
 	// masterKeys encrypt the block store; empty if it is not encrypted.
 	masterKeys []blobfs.MasterKey
-	webAddr    net.Addr
 
 	security  *certs.Transport // nil on an open node
 	authority *authority.Service
@@ -103,6 +102,7 @@ type Node struct {
 	catalog     namespace.Catalog
 	blobMembers *members.Blobs
 	roots       *roots.Reader
+	disks       *disks.Service
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
@@ -123,6 +123,8 @@ type Node struct {
 	usage       *usage.Service
 	changes     *changes.Changes
 	users       *users.Service
+	nodeAdmin   *nodeadmin.Service
+	status      *status.Service
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
 
@@ -224,7 +226,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.removed.Load(dirs.Cluster)
-	if err := n.openAudit(dirs.Node); err != nil {
+	if err := n.authz.OpenAudit(n.cfg.Security, dirs.Node, n.cfg.AuditTo, n.log); err != nil {
 		return err
 	}
 	early := n.authority.Holds()
@@ -248,7 +250,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.startMaster()
-	n.watchDisks()
+	n.disks.Watch()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.removed.Watch)
 	n.background.Go(n.removed.Follow)
@@ -278,6 +280,14 @@ func (n *Node) takeFolders() (*identity.Folders, error) {
 		return nil, err
 	}
 	return identity.Inspect(n.cfg.DataDirs) // another process may have changed them before it ended
+}
+
+// openEncryption reads the master keys and checks the data directories against them, before anything is written.
+func (n *Node) openEncryption(ctx context.Context) (err error) {
+	if n.masterKeys, err = n.cfg.Encryption.Await(ctx, n.log, func() { n.enter("the command that prints the master keys") }); err != nil {
+		return err
+	}
+	return blobfs.CheckEncryption(blobfs.Config{Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
 }
 
 // openData opens the block store and the tablet server.
@@ -320,12 +330,7 @@ func (n *Node) Err() error {
 func (n *Node) RPCAddr() string { return n.self.Address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
-func (n *Node) HTTPAddr() string {
-	if n.webAddr == nil {
-		return ""
-	}
-	return n.webAddr.String()
-}
+func (n *Node) HTTPAddr() string { return n.monitor.Addr() }
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.id() }
@@ -377,11 +382,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.rpc != nil {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
-	for _, s := range []*http.Server{n.http, n.profiles} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
+	errs = append(errs, n.monitor.Close())
 	n.changes.End(ctx)
 	n.data.Close()
 	n.blobs.Close()

@@ -13,8 +13,8 @@ import (
 func (n *Node) handleOwn() {
 	// On the connection's reader: clients use it to check that the node is alive, however busy it is.
 	inline := func(method string, _ rpc.Mode, h func(*rpc.Call)) { n.rpc.Handle(method, rpc.Inline, h) }
-	n.answerNames(inline, api.MethodPing, 0, n.ping)
-	n.answerNames(n.rpc.Handle, api.MethodStatus, 0, n.status)
+	n.answerNames(inline, api.MethodPing, 0, n.status.Ping)
+	n.answerNames(n.rpc.Handle, api.MethodStatus, 0, n.status.Status)
 }
 
 // handleNames registers a method whose parameters are names.
@@ -53,9 +53,4 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 		}
 		c.Reply(result)
 	})
-}
-
-func (n *Node) ping(context.Context, *api.NamesRequest) (reply.Result, error) {
-	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: n.self.DurableCluster()}
-	return p.Append, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/advertise"
@@ -58,14 +57,14 @@ func (n *Node) serve(listener net.Listener) error {
 	n.data.Register(registrar{n})
 	n.locate.Register(registrar{n})
 	n.handleOwn()
-	n.handleNodes()
+	n.nodeAdmin.Register(registrar{n})
 	n.blobs.Register(registrar{n})
 	n.enrolment.Register(securedRegistrar{n})
 	n.authority.Register(securedRegistrar{n})
 	n.gossipKey.Register(securedRegistrar{n})
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
-	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {
+	if err := n.monitor.Serve(); err != nil {
 		return err
 	}
 	n.background.Go(n.voter.Accept)
@@ -121,53 +120,3 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 
 // spawnedMax bounds the calls that wait for the disk or for each other: as many as clients have in flight under heavy load.
 const spawnedMax = 1024
-
-// live reports liveness: 200 unless the process has failed. A node that starts, stops or has lost the lock service recovers by
-// itself, and a restart would only delay it.
-func (n *Node) live(w http.ResponseWriter, _ *http.Request) {
-	reason := ""
-	if err := n.Err(); err != nil {
-		reason = err.Error()
-	}
-	answerHealth(w, reason)
-}
-
-// ready reports readiness: 200 while the node serves, otherwise 503 and the reason.
-func (n *Node) ready(w http.ResponseWriter, _ *http.Request) { answerHealth(w, n.unready()) }
-
-func answerHealth(w http.ResponseWriter, reason string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if reason != "" {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, reason)
-		return
-	}
-	fmt.Fprintln(w, "ok")
-}
-
-// unready returns why the node does not serve, or "".
-func (n *Node) unready() string {
-	if err := n.Err(); err != nil {
-		return err.Error()
-	}
-	if !n.serving.Load() {
-		if n.ctx.Err() != nil {
-			return "stopping"
-		}
-		return "starting: waiting for " + *n.stage.Load()
-	}
-	if err := n.server.Load().serving(); err != nil {
-		if noLeader := n.checkLeader(); noLeader != nil {
-			err = noLeader
-		}
-		var why *rpc.Error
-		if errors.As(err, &why) {
-			return why.Message
-		}
-		return err.Error()
-	}
-	if err := n.tabletStats().Blocked; err != nil {
-		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)
-	}
-	return ""
-}

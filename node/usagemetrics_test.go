@@ -20,7 +20,7 @@ func TestUsageMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	reported := func() (memtable, refusals float64) {
-		families, err := n.registry().Gather()
+		families, err := n.monitor.Registry().Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,14 +111,20 @@ func TestCommands(t *testing.T) {
 // services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
 // without those that are not listed.
 var services = map[string][]string{
-	"hostgate":  {},
-	"stages":    {"namespace"},
-	"removal":   {"namespace"},
-	"tokenauth": {"advertise", "authz", "hostgate"},
-	"certs":     {"authz"},
-	"gossipkey": {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
-	"authority": {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
-	"enrol":     {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
+	"disks":      {"identity"},
+	"hostgate":   {},
+	"masterkeys": {},
+	"verify":     {"identity", "masterkeys"},
+	"stages":     {"namespace"},
+	"monitor":    {"advertise", "authz", "certs", "metric"},
+	"nodeadmin":  {"authz", "changes", "gossip", "identity", "members", "method", "namespace", "peers", "removal", "reply"},
+	"status":     {"blobs", "disks", "gossip", "identity", "members", "metric", "reply"},
+	"removal":    {"namespace"},
+	"tokenauth":  {"advertise", "authz", "hostgate"},
+	"certs":      {"authz"},
+	"gossipkey":  {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"authority":  {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"enrol":      {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
 }
 
 type listed struct {

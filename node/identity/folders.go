@@ -57,6 +57,18 @@ func InspectFS(fsys vfs.FS, dataDirs []string) (*Folders, error) {
 	return all, all.checkComplete()
 }
 
+// BlobFolder returns the folder of the block store in a data folder.
+func BlobFolder(dataDir string) string { return filepath.Join(dataDir, "blobs") }
+
+// BlobFolders returns the folder of the block store in each data folder.
+func BlobFolders(dataDirs []string) []string {
+	folders := make([]string, len(dataDirs))
+	for i, d := range dataDirs {
+		folders[i] = BlobFolder(d)
+	}
+	return folders
+}
+
 func inspectFolder(fsys vfs.FS, path string) (dataFolder, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -66,7 +78,7 @@ func inspectFolder(fsys vfs.FS, path string) (dataFolder, error) {
 	if d.raft, err = hasLog(abs); err != nil {
 		return d, err
 	}
-	if d.blobs, err = holdsFiles(fsys, filepath.Join(abs, "blobs")); err != nil {
+	if d.blobs, err = holdsFiles(fsys, BlobFolder(abs)); err != nil {
 		return d, err
 	}
 	b, err := vfs.ReadFile(fsys, filepath.Join(abs, file))

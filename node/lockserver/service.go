@@ -37,6 +37,7 @@ type Group interface {
 	userGroup
 	Service() metaapi.Service
 	Members() []raftmeta.Member
+	Stats() raftmeta.Stats
 }
 
 // Service is the lock service as other nodes and clients get it by RPC.

@@ -33,8 +33,8 @@ func (m Sender) Counter(name, help string, v float64, labels ...string) {
 	m.send(prometheus.CounterValue, name, help, v, labels)
 }
 
-// Method sends the metrics of an RPC method; none if it was never called.
-func (m Sender) Method(s *rpc.MethodStats) {
+// method sends the metrics of an RPC method; none if it was never called.
+func (m Sender) method(s *rpc.MethodStats) {
 	if s.Requests == 0 {
 		return
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/table"
@@ -248,7 +248,7 @@ func inputHint(bad error) string {
 
 // faultOfSystem maps errors of the local system.
 func faultOfSystem(err error) *Fault {
-	var keys *node.MasterKeyError
+	var keys *masterkeys.Error
 	switch {
 	case errors.Is(err, blobfs.ErrMasterKey):
 		return &Fault{Code: ExitUsage, Hint: `name the file of the node's master keys with --encryption-key-file, or a command with --encryption-key-command`}

@@ -16,6 +16,8 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/security/audit"
 )
 
@@ -169,7 +171,7 @@ func checkExtentSize(s string) error {
 }
 
 func checkProfiles(s string) error {
-	if s == "off" || s == node.ProfilesOnHTTP || filepath.IsAbs(s) {
+	if s == "off" || s == monitor.ProfilesOnHTTP || filepath.IsAbs(s) {
 		return nil
 	}
 	return cli.Usagef("", "%q is not off, http or an absolute path", s)
@@ -326,7 +328,7 @@ func (c *Config) NodeConfig() (node.Config, error) {
 	if s := c.Text("profiles"); s != "off" {
 		cfg.Profiles = s
 	}
-	cfg.Encryption = node.Encryption{KeyFile: c.Text("encryption_key_file"), KeyCommand: c.Text("encryption_key_command")}
+	cfg.Encryption = masterkeys.Source{File: c.Text("encryption_key_file"), Command: c.Text("encryption_key_command")}
 	cfg.AuditTo = auditTo(c.Text("audit_to"))
 	cfg.VoterStable, _ = cli.ParseDuration(c.Text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {

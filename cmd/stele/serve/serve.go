@@ -17,7 +17,9 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
@@ -153,7 +155,7 @@ func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready fu
 		case <-n.Done():
 		}
 	}
-	if failure := n.Err(); node.Stalled(failure) {
+	if failure := n.Err(); disks.Stalled(failure) {
 		// A graceful stop would wait for requests that hang, and the node's tablets would be unavailable
 		// meanwhile.
 		cfg.Logger.Error("stopped without draining: disk stalled", "err", failure)
@@ -262,7 +264,7 @@ func needsToken(err error) bool {
 // startError adds a hint to the error of a failed start.
 func startError(err error, cfg node.Config) error {
 	underSystemd := os.Getenv("NOTIFY_SOCKET") != ""
-	if errors.As(err, new(*node.MasterKeyError)) { // not about a data folder
+	if errors.As(err, new(*masterkeys.Error)) { // not about a data folder
 		return err
 	}
 	if underSystemd && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {

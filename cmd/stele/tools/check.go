@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/cmd/stele/cli"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/node/verify"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -35,7 +36,7 @@ const checkExample = `  stele check /var/lib/stele
   stele check /var/lib/stele --encryption-key-file /etc/stele/encryption`
 
 func checkCommand(a *cli.App) *cobra.Command {
-	monitor, encryption := false, node.Encryption{}
+	monitor, encryption := false, masterkeys.Source{}
 	cmd := &cobra.Command{
 		Use:     "check DATA-DIR...",
 		Short:   "Check the data folders of a stopped node",
@@ -56,8 +57,8 @@ func checkCommand(a *cli.App) *cobra.Command {
 			return cli.SilentExit(monitorCritical)
 		},
 	}
-	cmd.Flags().StringVar(&encryption.KeyFile, "encryption-key-file", "", "`FILE` with the node's master keys, if its data is encrypted")
-	cmd.Flags().StringVar(&encryption.KeyCommand, "encryption-key-command", "", "shell `COMMAND` that prints the node's master keys")
+	cmd.Flags().StringVar(&encryption.File, "encryption-key-file", "", "`FILE` with the node's master keys, if its data is encrypted")
+	cmd.Flags().StringVar(&encryption.Command, "encryption-key-command", "", "shell `COMMAND` that prints the node's master keys")
 	cmd.Flags().BoolVar(&monitor, "monitor", false, "exit with the codes of monitoring plugins")
 	return cmd
 }
@@ -103,13 +104,13 @@ func verdict(a *cli.App, problems int) string {
 	return a.Paint(a.OutTTY, cli.StyleError, "damaged") + ": " + cli.Plural(int64(problems), "problem")
 }
 
-func checkFolders(ctx context.Context, a *cli.App, dirs []string, encryption node.Encryption) error {
+func checkFolders(ctx context.Context, a *cli.App, dirs []string, encryption masterkeys.Source) error {
 	start, problems := time.Now(), 0
 	stop := a.StartTicker(func() string {
 		return fmt.Sprintf("checking, %v", time.Since(start).Round(time.Second))
 	})
 	defer stop()
-	sum, err := node.Check(ctx, dirs, encryption, func(p node.CheckProblem) {
+	sum, err := verify.Folders(ctx, dirs, encryption, func(p verify.Problem) {
 		problems++
 		printProblem(a, problemJSON{p.File, p.Offset, p.Err.Error()})
 	})

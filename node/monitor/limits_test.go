@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"bufio"
@@ -138,18 +138,18 @@ func onWebStage(t *testing.T, test func(s *webStage)) {
 					s.node, s.nobody = pki.NewEndpoint(credential, pki.Options{}).DialNode("n1"), pki.NewEndpoint(pki.AnonymousCredential(trust), pki.Options{}).DialNode("n1")
 				}
 				refused := func(_ net.Addr, err error) {
-					if errors.Is(err, errWebCrowded) {
+					if errors.Is(err, errCrowded) {
 						s.refused++
 					}
 				}
-				l := sec.GuardHTTP(s, server, webConnsMax/2, refused, func(*http.Request, pki.Peer) (int, error) { return 0, nil })
-				boundWeb(server, slog.New(slog.DiscardHandler), refused)
+				l := sec.GuardHTTP(s, server, connsMax/2, refused, func(*http.Request, pki.Peer) (int, error) { return 0, nil })
+				bound(server, slog.New(slog.DiscardHandler), refused)
 				var wait sync.WaitGroup
 				wait.Go(func() { _ = server.Serve(l) })
 				t.Cleanup(func() {
 					_ = server.Close()
 					wait.Wait()
-					time.Sleep(time.Minute) // until who sends has seen that
+					time.Sleep(time.Minute) // until senders have seen that
 				})
 				s.began = time.Now()
 				test(s)
@@ -184,7 +184,7 @@ func TestWebSlowRequests(t *testing.T) {
 			}
 		}
 		for what, c := range map[string]net.Conn{"nothing": silent, "a header": slow} {
-			if after, got := s.ended(c); after < webHeaderTime || after > webHeaderTime+time.Second || strings.Contains(got, "200 OK") {
+			if after, got := s.ended(c); after < headerTime || after > headerTime+time.Second || strings.Contains(got, "200 OK") {
 				s.t.Errorf("%s: after %v came %q, and then the end", what, after, got)
 			}
 		}
@@ -198,7 +198,7 @@ func TestWebIdle(t *testing.T) {
 		if status, err := s.Result(c); status != 200 || err != nil {
 			s.t.Fatalf("%d, %v", status, err)
 		}
-		time.Sleep(webIdleTime - time.Second)
+		time.Sleep(idleTime - time.Second)
 		if _, err := io.WriteString(c, "GET /small HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			s.t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestWebIdle(t *testing.T) {
 			s.t.Fatalf("%d, %v", status, err)
 		}
 		s.began = time.Now()
-		if after, _ := s.ended(c); after < webIdleTime || after > webIdleTime+time.Second {
+		if after, _ := s.ended(c); after < idleTime || after > idleTime+time.Second {
 			s.t.Errorf("it ended after %v", after)
 		}
 	})
@@ -225,8 +225,8 @@ func TestWebSlowReaders(t *testing.T) {
 			bytes int // a second
 			most  time.Duration
 		}{
-			{"a byte at a time", "/large", 1, webPause + time.Second}, {"just so fast", "/large", 8 << 10, webAnswerTime + time.Second},
-			{"a profile a byte at a time", profilesPath + "trace?seconds=600", 1, webPause + 10*time.Second},
+			{"a byte at a time", "/large", 1, readPause + time.Second}, {"just so fast", "/large", 8 << 10, answerTime + time.Second},
+			{"a profile a byte at a time", profilesPath + "trace?seconds=600", 1, readPause + 10*time.Second},
 		} {
 			by := &slowPipe{}
 			c := s.ask(s.connect(s.node, by), x.path)
@@ -249,9 +249,9 @@ func TestWebSlowReaders(t *testing.T) {
 		if status, err := s.Result(s.get("/large")); status != 200 || err != nil {
 			s.t.Errorf("a large page: %d, %v", status, err)
 		}
-		time.Sleep(webPause + time.Second)
+		time.Sleep(readPause + time.Second)
 		if _, got := s.ended(never); len(got) >= largePage/2 {
-			s.t.Errorf("who did not read for %v gets %d bytes", webPause, len(got))
+			s.t.Errorf("who did not read for %v gets %d bytes", readPause, len(got))
 		}
 		wait.Wait()
 		if status, _ := s.Result(s.get(profilesPath + "heap?seconds=601")); status != 400 {
@@ -278,7 +278,7 @@ func TestWebHugeHeaders(t *testing.T) {
 					break
 				}
 			}
-			if sent > 2*webHeaderBytesMax {
+			if sent > 2*headerBytesMax {
 				s.t.Errorf("%s: %d bytes were taken", what, sent)
 			}
 			c.Close()
@@ -306,7 +306,7 @@ func TestWebCrowd(t *testing.T) {
 		if status, err := s.Result(s.get(profilesPath + "heap")); status != 503 || err != nil {
 			s.t.Errorf("one more profile: %d, %v", status, err)
 		}
-		most := webConnsMax
+		most := connsMax
 		if s.node != nil {
 			most /= 2 // of strangers
 		}
@@ -348,14 +348,14 @@ func TestWebCrowd(t *testing.T) {
 		if status, err := s.Result(s.get("/small")); status != 200 || err != nil {
 			s.t.Errorf("who comes after them: %d, %v", status, err)
 		}
-		time.Sleep(webIdleTime + time.Second)
+		time.Sleep(idleTime + time.Second)
 		wait.Wait()
 	})
 }
 
 // TestWebAllAnswered: where every connection has an answer under way, one more is not taken.
 func TestWebAllAnswered(t *testing.T) {
-	conns := newWebConns(3, func(net.Addr, error) {})
+	conns := newConns(3, func(net.Addr, error) {})
 	pipe := func() (here, there net.Conn) {
 		here, there = net.Pipe()
 		t.Cleanup(func() { here.Close(); there.Close() })

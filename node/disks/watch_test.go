@@ -1,4 +1,4 @@
-package node
+package disks
 
 import (
 	"context"
@@ -13,24 +13,24 @@ import (
 )
 
 // A disk that answers late, or with an error, ends nothing; one that does not answer ends the node, once.
-func TestDiskWatch(t *testing.T) {
+func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		answers := make(chan error)
 		var failed []error
-		go watchDisk(ctx, "/data", func(string) error { return <-answers }, func(err error) { failed = append(failed, err) })
+		go watch(ctx, "/data", func(string) error { return <-answers }, func(err error) { failed = append(failed, err) })
 		for _, err := range []error{nil, errors.New("input/output error"), nil} {
-			time.Sleep(diskLookEvery + diskStalled - time.Second)
+			time.Sleep(probeEvery + stalledAfter - time.Second)
 			answers <- err
 			synctest.Wait()
 		}
 		if len(failed) > 0 {
 			t.Fatalf("a disk that answers: %v", failed)
 		}
-		time.Sleep(diskLookEvery + 2*diskStalled)
+		time.Sleep(probeEvery + 2*stalledAfter)
 		synctest.Wait()
-		var stalled *DiskStalledError
+		var stalled *StalledError
 		if len(failed) != 1 || !errors.As(failed[0], &stalled) || stalled.Folder != "/data" || !Stalled(failed[0]) {
 			t.Errorf("a disk that does not: %v", failed)
 		}
@@ -42,11 +42,11 @@ func TestDiskWatch(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for range 2 {
-		if err := lookAtDisk(dir); err != nil {
+		if err := probe(dir); err != nil {
 			t.Error(err)
 		}
 	}
-	if st, err := os.Stat(filepath.Join(dir, lookFile)); err != nil || st.Size() != 1 {
+	if st, err := os.Stat(filepath.Join(dir, probeFile)); err != nil || st.Size() != 1 {
 		t.Errorf("what was written: %v, %v", st, err)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"errors"
@@ -11,25 +11,25 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// mayLook returns nil if a request may see the node's pages: from a node, or from a principal with the right to monitor the cluster, who has a
-// certificate or sends an access token as a bearer. Otherwise it returns the HTTP status.
-func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
+// Authorize returns nil if a request may see the node's pages: from a node, or from a principal with the right to monitor the cluster and with
+// a certificate or an access token, sent as a bearer. Otherwise it returns the HTTP status.
+func (sv *Service) Authorize(r *http.Request, peer pki.Peer) (status int, err error) {
 	caller := &authz.Subject{Peer: peer, From: r.RemoteAddr}
 	if peer.Kind == pki.Node {
 		return 0, nil
 	}
-	if !n.serving.Load() {
-		return http.StatusServiceUnavailable, n.notServing()
+	if err := sv.CheckServing(); err != nil {
+		return http.StatusServiceUnavailable, err
 	}
 	if peer.Kind == pki.Anonymous {
 		text, credentialToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !credentialToken {
 			return http.StatusUnauthorized, authz.ErrStranger
 		}
-		err = n.tokenAuth.Authenticate(r.Context(), caller, strings.TrimSpace(text))
+		err = sv.Authenticate(r.Context(), caller, strings.TrimSpace(text))
 	}
 	if err == nil {
-		_, err = n.authz.Rights.Check(r.Context(), caller, acl.Monitor)
+		_, err = sv.Authz.Rights.Check(r.Context(), caller, acl.Monitor)
 	}
 	switch {
 	case err == nil:
@@ -43,6 +43,6 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	default:
 		return http.StatusServiceUnavailable, err
 	}
-	n.authz.Audit.Refused(caller, "http", r.URL.Path, err)
+	sv.Authz.Audit.Refused(caller, "http", r.URL.Path, err)
 	return status, err
 }

@@ -1,4 +1,4 @@
-package node
+package masterkeys
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"syscall"
 	"time"
@@ -15,27 +16,27 @@ import (
 	"github.com/steledb/stele/internal/timing"
 )
 
-// Encryption names the source of the master keys that encrypt tables and commit logs on a node's disks. The zero value means no encryption.
-type Encryption struct {
-	// KeyFile holds the master keys, one line of 64 hexadecimal digits each. The first wraps the data keys from now on. Empty lines and lines that
+// Source names the source of the master keys. The zero value means no encryption.
+type Source struct {
+	// File holds the master keys, one line of 64 hexadecimal digits each. The first wraps the data keys from now on. Empty lines and lines that
 	// begin with # are skipped. Only the file's owner may have access to it.
-	KeyFile string
-	// KeyCommand is a shell command that prints what KeyFile would contain. If it fails, Start repeats it until it succeeds.
-	KeyCommand string
+	File string
+	// Command is a shell command that prints what File would contain. If it fails, Await repeats it until it succeeds.
+	Command string
 }
 
-// keyCommandTimeout bounds a KeyCommand, which may call another host, and keyCommandBytesMax its output.
+// commandTimeout bounds a command, which may call another host, and outputBytesMax its output.
 const (
-	keyCommandTimeout  = 30 * time.Second
-	keyCommandBytesMax = 64 << 10
-	keyCommandErrorMax = 300
+	commandTimeout = 30 * time.Second
+	outputBytesMax = 64 << 10
+	errorBytesMax  = 300
 	// Pauses before a failed command is repeated; they double.
-	keyCommandPauseMin = 200 * time.Millisecond
-	keyCommandPauseMax = 10 * time.Second
+	pauseMin = 200 * time.Millisecond
+	pauseMax = 10 * time.Second
 )
 
-// A MasterKeyError means that the master keys cannot be read from their source.
-type MasterKeyError struct {
+// An Error means that the master keys cannot be read from their source.
+type Error struct {
 	Source string // "file NAME" or "command"
 	Err    error
 	// Transient reports that the command ran and failed, for example because a key service is down.
@@ -43,40 +44,40 @@ type MasterKeyError struct {
 }
 
 // Error implements error.
-func (e *MasterKeyError) Error() string {
+func (e *Error) Error() string {
 	return fmt.Sprintf("read the master keys of the %s: %v", e.Source, e.Err)
 }
 
 // Unwrap returns the cause.
-func (e *MasterKeyError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// masterKeys returns the master keys, the current one first; none without encryption. The error is a *MasterKeyError.
-func (e Encryption) masterKeys(ctx context.Context) (keys []blobfs.MasterKey, err error) {
+// Read returns the master keys, the current one first; none without encryption. The error is an *Error.
+func (s Source) Read(ctx context.Context) (keys []blobfs.MasterKey, err error) {
 	var text []byte
 	transient := false
-	source := "file " + e.KeyFile
+	source := "file " + s.File
 	switch {
-	case e.KeyFile != "" && e.KeyCommand != "":
+	case s.File != "" && s.Command != "":
 		source, err = "file and command", errors.New("configure only one of them")
-	case e.KeyFile != "":
-		text, err = secretfile.Read(e.KeyFile)
-	case e.KeyCommand != "":
+	case s.File != "":
+		text, err = secretfile.Read(s.File)
+	case s.Command != "":
 		source = "command"
-		text, transient, err = runKeyCommand(ctx, e.KeyCommand)
+		text, transient, err = run(ctx, s.Command)
 	default:
 		return nil, nil
 	}
 	if err == nil {
-		keys, err = parseMasterKeys(text)
+		keys, err = parse(text)
 	}
 	if err != nil {
-		return nil, &MasterKeyError{source, err, transient}
+		return nil, &Error{source, err, transient}
 	}
 	return keys, nil
 }
 
-// parseMasterKeys parses one key per line. Its errors contain line numbers, but nothing of a key.
-func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
+// parse parses one key per line. Its errors contain line numbers, but nothing of a key.
+func parse(text []byte) (keys []blobfs.MasterKey, err error) {
 	number := 0
 	for line := range bytes.Lines(text) {
 		number++
@@ -102,12 +103,12 @@ func parseMasterKeys(text []byte) (keys []blobfs.MasterKey, err error) {
 	return keys, nil
 }
 
-// runKeyCommand returns the output of a command. After keyCommandTimeout it kills the command's process group. An error is transient
+// run returns the output of a command. After commandTimeout it kills the command's process group. An error is transient
 // if the command was executed and failed.
-func runKeyCommand(ctx context.Context, command string) (text []byte, transient bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, keyCommandTimeout, fmt.Errorf("command took longer than %v", keyCommandTimeout))
+func run(ctx context.Context, command string) (text []byte, transient bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("command took longer than %v", commandTimeout))
 	defer cancel()
-	out, complaint := &limitedBuffer{max: keyCommandBytesMax}, &limitedBuffer{max: keyCommandErrorMax}
+	out, complaint := &limitedBuffer{max: outputBytesMax}, &limitedBuffer{max: errorBytesMax}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = out, complaint
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -124,7 +125,7 @@ func runKeyCommand(ctx context.Context, command string) (text []byte, transient 
 		}
 		return nil, code != 126 && code != 127 && errors.As(err, new(*exec.ExitError)), err
 	case out.over:
-		return nil, false, fmt.Errorf("command prints more than %d bytes", keyCommandBytesMax)
+		return nil, false, fmt.Errorf("command prints more than %d bytes", outputBytesMax)
 	}
 	return out.b, false, nil
 }
@@ -144,27 +145,19 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// openEncryption reads the master keys and checks the data directories against them, before anything is written.
-func (n *Node) openEncryption(ctx context.Context) (err error) {
-	if n.masterKeys, err = n.awaitMasterKeys(ctx); err != nil {
-		return err
-	}
-	return blobfs.CheckEncryption(blobfs.Config{Folders: blobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
-}
-
-// awaitMasterKeys returns the master keys. It repeats a failing command until it succeeds or ctx ends.
-func (n *Node) awaitMasterKeys(ctx context.Context) ([]blobfs.MasterKey, error) {
-	pauses := timing.Backoff{Min: keyCommandPauseMin, Max: keyCommandPauseMax}
+// Await returns the master keys. It repeats a failing command until it succeeds or ctx ends, and calls waiting before each pause.
+func (s Source) Await(ctx context.Context, log *slog.Logger, waiting func()) ([]blobfs.MasterKey, error) {
+	pauses := timing.Backoff{Min: pauseMin, Max: pauseMax}
 	for {
-		keys, err := n.cfg.Encryption.masterKeys(ctx)
-		var failed *MasterKeyError
+		keys, err := s.Read(ctx)
+		var failed *Error
 		if !errors.As(err, &failed) || !failed.Transient {
 			return keys, err
 		}
 		pause := pauses.Next()
 		if ctx.Err() == nil {
-			n.enter("the command that prints the master keys")
-			n.log.Warn("master key command failed", "err", err, "retry_in", pause)
+			waiting()
+			log.Warn("master key command failed", "err", err, "retry_in", pause)
 		}
 		if timing.Sleep(ctx, pause) != nil {
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)

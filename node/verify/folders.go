@@ -1,4 +1,4 @@
-package node
+package verify
 
 import (
 	"context"
@@ -9,20 +9,21 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/storage"
 )
 
-// CheckProblem is a problem found by Check.
-type CheckProblem struct {
+// Problem is a problem found by Folders.
+type Problem struct {
 	File   string
 	Offset int64 // in the file, of the first byte in doubt
 	Err    error
 }
 
-// CheckSummary has the numbers of checked objects.
-type CheckSummary struct {
+// Summary has the numbers of checked objects.
+type Summary struct {
 	Blobs    int64
 	SSTables int64
 	Logs     int64 // replicas of log extents
@@ -30,12 +31,12 @@ type CheckSummary struct {
 	Entries  int64 // of SSTables
 }
 
-// Check verifies the data of a node that is not running: all checksums of all files, and the order of keys in SSTables that are completely
+// Folders verifies the data of a node that is not running: all checksums of all files, and the order of keys in SSTables that are completely
 // here, using the master keys of an encrypted node. Missing files are known only to the running cluster. It calls report for each problem and
 // changes nothing. The error is for data that could not be checked, such as that of a running node.
-func Check(ctx context.Context, dataDirs []string, encryption Encryption, report func(CheckProblem)) (CheckSummary, error) {
-	var sum CheckSummary
-	masterKeys, err := encryption.masterKeys(ctx)
+func Folders(ctx context.Context, dataDirs []string, keys masterkeys.Source, report func(Problem)) (Summary, error) {
+	var sum Summary
+	masterKeys, err := keys.Read(ctx)
 	if err != nil {
 		return sum, err
 	}
@@ -43,7 +44,7 @@ func Check(ctx context.Context, dataDirs []string, encryption Encryption, report
 	if err != nil {
 		return sum, err
 	}
-	blobDirs := blobFolders(dataDirs)
+	blobDirs := identity.BlobFolders(dataDirs)
 	for _, d := range blobDirs {
 		if _, err := os.Stat(d); err != nil {
 			return sum, fmt.Errorf("%s is not a data folder of a node: %w", filepath.Dir(d), err)
@@ -66,7 +67,7 @@ func Check(ctx context.Context, dataDirs []string, encryption Encryption, report
 		return sum, fmt.Errorf("open the block store: %w", err)
 	}
 	defer store.Close()
-	if err := store.Verify(ctx, func(p blobfs.Problem) { report(CheckProblem(p)) }); err != nil {
+	if err := store.Verify(ctx, func(p blobfs.Problem) { report(Problem(p)) }); err != nil {
 		return sum, fmt.Errorf("check the block store: %w", err)
 	}
 	for _, b := range store.Blobs() {
@@ -86,12 +87,12 @@ func Check(ctx context.Context, dataDirs []string, encryption Encryption, report
 }
 
 // checkBlob verifies an SSTable of which all extents are here. The error is ctx's.
-func checkBlob(ctx context.Context, store *blobfs.Store, id blobfs.ID, sum *CheckSummary, report func(CheckProblem)) error {
+func checkBlob(ctx context.Context, store *blobfs.Store, id blobfs.ID, sum *Summary, report func(Problem)) error {
 	h, err := store.HandleOf(ctx, id)
 	if err == nil {
 		var entries int64
 		entries, err = tablet.CheckSSTable(ctx, storage.OnStore(store), h, func(file string, offset int64, err error) {
-			report(CheckProblem{File: file, Offset: offset, Err: err})
+			report(Problem{File: file, Offset: offset, Err: err})
 		})
 		if entries >= 0 {
 			sum.SSTables++
@@ -99,14 +100,14 @@ func checkBlob(ctx context.Context, store *blobfs.Store, id blobfs.ID, sum *Chec
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		report(CheckProblem{File: id.String(), Err: err})
+		report(Problem{File: id.String(), Err: err})
 	}
 	return ctx.Err()
 }
 
 // located returns the problem with the position that an error names, if any.
-func located(file string, err error) CheckProblem {
-	p := CheckProblem{File: file, Err: err}
+func located(file string, err error) Problem {
+	p := Problem{File: file, Err: err}
 	var corrupt *raftmeta.CorruptError
 	if errors.As(err, &corrupt) {
 		p.File, p.Offset = corrupt.File, corrupt.Offset

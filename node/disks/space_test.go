@@ -1,4 +1,4 @@
-package node
+package disks
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 // TestRoomToVote: a node with less free disk space than its reserve does not become a voter.
 func TestRoomToVote(t *testing.T) {
 	for reserve, memory := range map[int64]bool{1: true, math.MaxInt64: false} {
-		n := &Node{cfg: Config{DataDirs: []string{t.TempDir()}, ReserveBytes: reserve}}
-		err := n.checkVoteSpace()
+		s := New(Config{Dirs: []string{t.TempDir()}, ReserveBytes: reserve})
+		err := s.CheckVoteSpace()
 		if memory != (err == nil) {
 			t.Errorf("with a reserve of %d: %v", reserve, err)
 		}

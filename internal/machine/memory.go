@@ -1,4 +1,5 @@
-package node
+// Package machine reads the size of the machine that the process runs on.
+package machine
 
 import (
 	"errors"
@@ -9,8 +10,8 @@ import (
 	"strings"
 )
 
-// machineMemory returns the memory of the machine, or of the process's control groups if that is less, in bytes. root is the root directory.
-func machineMemory(root string) (int64, error) {
+// Memory returns the memory of the machine, or of the process's control groups if that is less, in bytes. root is the root directory.
+func Memory(root string) (int64, error) {
 	info, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
 		return 0, err

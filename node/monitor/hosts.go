@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/steledb/stele/node/advertise"
 )
 
-// webHosts returns the host names that clients may use on a plain HTTP port, besides addresses and localhost.
-func (n *Node) webHosts() []string {
+// hosts returns the host names that clients may use on a plain HTTP port, besides addresses and localhost.
+func (sv *Service) hosts() []string {
 	machine, _ := os.Hostname()
-	names := []string{machine, n.cfg.Name, advertise.Host(n.cfg.HTTP), advertise.Host(n.cfg.Advertise), n.cfg.Advertise}
+	names := []string{machine, sv.Name, advertise.Host(sv.HTTP), advertise.Host(sv.Advertise), sv.Advertise}
 	return slices.DeleteFunc(names, func(s string) bool { return s == "" })
 }
 

@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// ProfilesOnHTTP is the value of Config.Profiles for the HTTP port.
+// ProfilesOnHTTP is the value of Config.Profiles that adds profiles to the HTTP port without TLS.
 const ProfilesOnHTTP = "http"
 
 // profiles returns the handler of Go's profiles. They show the program and no data, but take processor time and memory.
@@ -24,8 +24,8 @@ func profiles() http.Handler {
 }
 
 // serveProfiles serves profiles on the socket of Config.Profiles, if it names one.
-func (n *Node) serveProfiles() error {
-	path := n.cfg.Profiles
+func (sv *Service) serveProfiles() error {
+	path := sv.Profiles
 	if path == "" || path == ProfilesOnHTTP {
 		return nil
 	}
@@ -33,11 +33,11 @@ func (n *Node) serveProfiles() error {
 	if err != nil {
 		return fmt.Errorf("listen for profiles: %w", err)
 	}
-	n.profiles = &http.Server{Handler: profiles()}
-	boundWeb(n.profiles, n.log, n.refuseConn)
-	n.background.Go(func() {
-		if err := n.profiles.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.log.Error("profile server failed", "err", err)
+	sv.profiles = &http.Server{Handler: profiles()}
+	bound(sv.profiles, sv.Log, sv.Refused)
+	sv.Background.Go(func() {
+		if err := sv.profiles.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			sv.Log.Error("profile server failed", "err", err)
 		}
 	})
 	return nil

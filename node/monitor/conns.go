@@ -1,4 +1,4 @@
-package node
+package monitor
 
 import (
 	"container/list"
@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-var errWebCrowded = errors.New("too many concurrent HTTP connections")
+var errCrowded = errors.New("too many concurrent HTTP connections")
 
-// webConns bounds the connections of an HTTP server. One more connection closes the one that has waited longest for a complete request or, if
+// conns bounds the connections of an HTTP server. One more connection closes the one that has waited longest for a complete request or, if
 // all are being answered, is closed itself.
-type webConns struct {
+type conns struct {
 	max     int
 	refused func(net.Addr, error)
 
@@ -24,16 +24,16 @@ type webConns struct {
 	}
 }
 
-func newWebConns(max int, refused func(net.Addr, error)) *webConns {
-	c := &webConns{max: max, refused: refused}
+func newConns(max int, refused func(net.Addr, error)) *conns {
+	c := &conns{max: max, refused: refused}
 	c.mu.all = map[net.Conn]*list.Element{}
 	return c
 }
 
 // note is for http.Server.ConnState, which reports a new connection before the next is accepted.
-func (c *webConns) note(conn net.Conn, state http.ConnState) {
+func (c *conns) note(conn net.Conn, state http.ConnState) {
 	if gone := c.count(conn, state); gone != nil {
-		c.refused(gone.RemoteAddr(), errWebCrowded)
+		c.refused(gone.RemoteAddr(), errCrowded)
 		if over, ok := gone.(interface{ NetConn() net.Conn }); ok {
 			gone = over.NetConn() // closing TLS would wait
 		}
@@ -42,7 +42,7 @@ func (c *webConns) note(conn net.Conn, state http.ConnState) {
 }
 
 // count returns the connection to close, if any.
-func (c *webConns) count(conn net.Conn, state http.ConnState) (gone net.Conn) {
+func (c *conns) count(conn net.Conn, state http.ConnState) (gone net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	place, known := c.mu.all[conn]
@@ -65,7 +65,7 @@ func (c *webConns) count(conn net.Conn, state http.ConnState) (gone net.Conn) {
 	return gone
 }
 
-func (c *webConns) forgetLocked(conn net.Conn) {
+func (c *conns) forgetLocked(conn net.Conn) {
 	if place := c.mu.all[conn]; place != nil {
 		c.mu.waiting.Remove(place)
 	}

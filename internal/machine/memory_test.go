@@ -1,4 +1,4 @@
-package node
+package machine
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMachineMemory(t *testing.T) {
+func TestMemory(t *testing.T) {
 	const meminfo = "MemTotal:       16000000 kB\nMemFree:  1 kB\n"
 	const machine = 16_000_000 << 10
 	for name, c := range map[string]struct {
@@ -37,11 +37,11 @@ func TestMachineMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := machineMemory(root); got != c.want || err != nil {
+		if got, err := Memory(root); got != c.want || err != nil {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, c.want)
 		}
 	}
-	if _, err := machineMemory(t.TempDir()); err == nil {
+	if _, err := Memory(t.TempDir()); err == nil {
 		t.Error("a machine without /proc has memory")
 	}
 }

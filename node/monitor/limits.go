@@ -1,7 +1,6 @@
-package node
+package monitor
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,24 +8,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Limits of the port for metrics, health and profiles, for all clients, authenticated or not.
 const (
-	// webHeaderTime and webHeaderBytes bound a request's header; net/http reads up to 4 KiB more. An access token has 100 bytes.
-	webHeaderTime     = 10 * time.Second
-	webHeaderBytesMax = 16 << 10
-	// webIdleTime is how long a connection waits for the next request. Scrapers come back each minute, or sooner.
-	webIdleTime = 2 * time.Minute
-	// webPause is how long a client may take for the next webPieceBytes of an answer, and webAnswerTime for all of it, in addition to the duration
+	// headerTime and headerBytesMax bound a request's header; net/http reads up to 4 KiB more. An access token has 100 bytes.
+	headerTime     = 10 * time.Second
+	headerBytesMax = 16 << 10
+	// idleTime is how long a connection waits for the next request. Scrapers come back each minute, or sooner.
+	idleTime = 2 * time.Minute
+	// readPause is how long a client may take for the next pieceBytes of an answer, and answerTime for all of it, in addition to the duration
 	// of a requested profile. A trace stays in memory while the client does not read it.
-	webPause      = 10 * time.Second
-	webPieceBytes = 64 << 10
-	webAnswerTime = time.Minute
-	// webConnsMax bounds connections: each takes up to 100 KiB, with a header and TLS. Scrapers and health checks need a few.
-	webConnsMax = 64
+	readPause  = 10 * time.Second
+	pieceBytes = 64 << 10
+	answerTime = time.Minute
+	// connsMax bounds connections: each takes up to 100 KiB, with a header and TLS. Scrapers and health checks need a few.
+	connsMax = 64
 	// metricsAtOnce bounds concurrent pages of metrics: a compressed one takes 1 MiB.
 	metricsAtOnce = 4
 	// profilesAtOnce bounds concurrent profiles, whose memory depends on their content. profileTimeMax bounds the duration of one, and profileTime
@@ -37,48 +34,15 @@ const (
 	profilesPath   = "/debug/pprof/"
 )
 
-// serveHTTP serves metrics, health and profiles.
-func (n *Node) serveHTTP() error {
-	if n.cfg.HTTP == "off" {
-		return nil
-	}
-	l, err := net.Listen("tcp", n.cfg.HTTP)
-	if err != nil {
-		return fmt.Errorf("listen for HTTP: %w", err)
-	}
-	n.webAddr = l.Addr()
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce}))
-	mux.HandleFunc("GET /healthz", n.live)
-	mux.HandleFunc("GET /readyz", n.ready)
-	plain := n.security.ServesPlain(l)
-	if !plain || n.cfg.Profiles == ProfilesOnHTTP {
-		mux.Handle("GET "+profilesPath, profiles())
-	}
-	n.http = &http.Server{Handler: mux}
-	if plain {
-		n.http.Handler = checkHost(mux, n.webHosts())
-	} else {
-		l = n.security.GuardHTTP(l, n.http, webConnsMax/2, n.refuseConn, n.mayLook, "/healthz", "/readyz")
-	}
-	boundWeb(n.http, n.log, n.refuseConn)
-	n.background.Go(func() {
-		if err := n.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.log.Error("HTTP server failed", "err", err)
-		}
-	})
-	return nil
-}
-
-// boundWeb bounds what clients can take of a server. refused is called for connections that are closed to admit others.
-func boundWeb(s *http.Server, log *slog.Logger, refused func(net.Addr, error)) {
-	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = webHeaderTime, webIdleTime, webHeaderBytesMax
+// bound bounds what clients can take of a server. refused is called for connections that are closed to admit others.
+func bound(s *http.Server, log *slog.Logger, refused func(net.Addr, error)) {
+	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = headerTime, idleTime, headerBytesMax
 	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	s.ConnState = newWebConns(webConnsMax, refused).note
+	s.ConnState = newConns(connsMax, refused).note
 	h := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Not Server.WriteTimeout, which applies to all answers: it would cut long profiles, or be too long for others.
-		paced := &pacedWriter{ResponseWriter: w, to: http.NewResponseController(w), until: time.Now().Add(webAnswerTime)}
+		paced := &pacedWriter{ResponseWriter: w, to: http.NewResponseController(w), until: time.Now().Add(answerTime)}
 		paced.pace()
 		defer paced.pace() // for buffered bytes
 		if r.ContentLength != 0 {
@@ -138,14 +102,14 @@ func (w *pacedWriter) Write(p []byte) (n int, err error) {
 	for piece := p; len(piece) > 0 && err == nil; piece = p[n:] {
 		var m int
 		w.pace()
-		m, err = w.ResponseWriter.Write(piece[:min(len(piece), webPieceBytes)])
+		m, err = w.ResponseWriter.Write(piece[:min(len(piece), pieceBytes)])
 		n += m
 	}
 	return n, err
 }
 
 func (w *pacedWriter) pace() {
-	until := time.Now().Add(webPause)
+	until := time.Now().Add(readPause)
 	if w.until.Before(until) {
 		until = w.until
 	}

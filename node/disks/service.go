@@ -1,0 +1,26 @@
+package disks
+
+import (
+	"context"
+	"sync"
+)
+
+// Service observes the disks of a node.
+type Service struct{ Config }
+
+// Config has what the service needs.
+type Config struct {
+	Ctx        context.Context // of the node
+	Background *sync.WaitGroup // of the node's goroutines
+	Dirs       []string        // the data directories
+	// ReserveBytes is the free space that each data directory must keep, in bytes. Zero means a twentieth of the first one's file system,
+	// and at most 1 GiB.
+	ReserveBytes int64
+	// Retired returns which folders of the block store have failed.
+	Retired func() map[string]bool
+	// Fail stops the node.
+	Fail func(err error)
+}
+
+// New returns the service. It watches no disk before Watch.
+func New(cfg Config) *Service { return &Service{cfg} }

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/metric"
+	"github.com/steledb/stele/node/monitor"
+	"github.com/steledb/stele/rpc"
+)
+
+// newMonitor creates the HTTP port.
+func (n *Node) newMonitor() *monitor.Service {
+	return monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
+		HTTP: n.cfg.HTTP, Profiles: n.cfg.Profiles, Advertise: n.cfg.Advertise, Transport: func() *certs.Transport { return n.security },
+		Authenticate: func(ctx context.Context, caller *authz.Subject, text string) error {
+			return n.tokenAuth.Authenticate(ctx, caller, text)
+		},
+		Authz: n.authz, Refused: n.refuseConn, Err: n.Err, Unready: n.unready, CheckServing: n.checkServing, Parts: n.parts, Collectors: n.collectors})
+}
+
+// Alive probes the node: it sends a request to its own port, and takes the locks of each part. The error names the parts that have not
+// answered when ctx ends, or why the node has failed. The node must have been started and not be closed.
+func (n *Node) Alive(ctx context.Context) error { return n.monitor.Alive(ctx) }
+
+// Health returns why the node does not serve as it should, or "".
+func (n *Node) Health() string { return n.unready() }
+
+// unready returns why the node does not serve, or "".
+func (n *Node) unready() string {
+	if err := n.Err(); err != nil {
+		return err.Error()
+	}
+	if !n.serving.Load() {
+		if n.ctx.Err() != nil {
+			return "stopping"
+		}
+		return "starting: waiting for " + *n.stage.Load()
+	}
+	if err := n.server.Load().serving(); err != nil {
+		if noLeader := n.checkLeader(); noLeader != nil {
+			err = noLeader
+		}
+		var why *rpc.Error
+		if errors.As(err, &why) {
+			return why.Message
+		}
+		return err.Error()
+	}
+	if err := n.tabletStats().Blocked; err != nil {
+		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)
+	}
+	return ""
+}
+
+// collectors returns the parts that have metrics now.
+func (n *Node) collectors() []monitor.Collector {
+	if !n.serving.Load() {
+		return []monitor.Collector{rpcMetrics{n}}
+	}
+	return []monitor.Collector{rpcMetrics{n}, n.status, n.data, n.usage, n.quotas, n.blobs, n.lockServer, n.locks, n.members}
+}
+
+// rpcMetrics sends the metrics of the node's port.
+type rpcMetrics struct{ n *Node }
+
+// Collect implements monitor.Collector.
+func (r rpcMetrics) Collect(m metric.Sender) { m.RPC(r.n.rpc.Stats()) }
+
+// parts returns the parts of the node to probe.
+func (n *Node) parts() []monitor.Part {
+	answers := func(name string, probe func()) monitor.Part {
+		return monitor.Part{Name: name, Probe: func(context.Context) error { probe(); return nil }}
+	}
+	parts := []monitor.Part{
+		{Name: "the port for clients and nodes", Probe: n.askSelf},
+		answers("the tablet server", func() { n.tablets().Stats(); n.tablets().Loaded() }),
+		answers("the block store", func() { n.store.Load().Repairs() }),
+		answers("the lock service", func() { n.voter.Group(); n.nodeAdmin.Leader() }),
+		answers("the catalog", func() { n.status.ServedTables() }),
+	}
+	if n.members.Ring() != nil {
+		parts = append(parts, answers("gossip", func() { n.members.Ring().Members() }))
+	}
+	return parts
+}
+
+// askSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
+// node is alive.
+func (n *Node) askSelf(ctx context.Context) error {
+	err := n.peers.Call(ctx, n.id(), methodIdentity, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+		d.Skip()
+		return d.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("the node does not answer at its own port: %w", err)
+	}
+	return nil
+}
