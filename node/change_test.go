@@ -115,7 +115,7 @@ func TestImpatientChanges(t *testing.T) {
 		}
 		agree := func() bool {
 			_, _, inCatalog := n.catalog.Schema(ctx, name)
-			_, served := n.tablets().TabletStats(name)
+			_, served := n.tabletServer.Users().TabletStats(name)
 			return errors.Is(inCatalog, api.ErrNoTable) == (served != nil)
 		}
 		for end := time.Now().Add(10 * time.Second); !agree(); time.Sleep(10 * time.Millisecond) {

@@ -70,7 +70,7 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 	for i := range metadata.RecoveriesMax {
 		row.Recoveries = append(row.Recoveries, fmt.Sprint("dead.", i))
 	}
-	if err := n.server.Load().take(ctx, &row, true); err == nil || !strings.Contains(err.Error(), "limit is 500") {
+	if err := n.tabletServer.Current().Take(ctx, &row, true); err == nil || !strings.Contains(err.Error(), "limit is 500") {
 		t.Errorf("take a tablet with %d recoveries: %v", len(row.Recoveries), err)
 	}
 }

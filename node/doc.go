@@ -48,13 +48,9 @@
 //
 // # The tablet server
 //
-// The holder of the lock of /servers/<node> is a tablet server, named by the node and the lock's generation (tabletserver.go). In
-// fact it is two (serverpair.go): the one for METADATA's tablets has its own commit logs, from when it gets, or may get, its first
-// tablet. So METADATA is available soon after a node's death, and users' writes do not delay changes of it. Both start without
-// tablets; the master's commands load them (packages command and assign). Acquiring a tablet is a compare-and-set on its row
-// of METADATA (package metarows), which a node accesses as any client does. When the lock is lost, the server is closed. Under the next
-// lock there is another server, without tablets. A server checks before each operation, and again before it answers, that it holds
-// the lock.
+// The holder of the lock of /servers/<node> is a tablet server (package tabletserver). The master's commands (package command) load and unload
+// its tablets; what the master reads and writes for that is in package assign. Acquiring a tablet is a compare-and-set on its row of
+// METADATA (package metarows), which a node accesses as any client does.
 //
 // # The lock service
 //
@@ -98,8 +94,6 @@
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
 //	members.Blobs    openStore        Close               passes the members to the block store
-//	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
-//	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
 //	CollectGarbage   Start            Close               package blobs: collects garbage while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
@@ -115,9 +109,7 @@
 //	master           startMaster      Close               holds /master where the leader is
 //	disconnectRejected Start          Close               closes connections of rejected principals
 //	disconnect       removal          some seconds later  closes connections of a removed node
-//	lock watch       openTabletServer its end             cancels it when the lock is lost
 //	mastership watch a change; gc     its end          cancels what only the master may do
-//	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
 //	AwaitServed      create_table     all is served       package tables: nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight

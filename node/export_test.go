@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/tabletserver"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/rollover"
@@ -39,7 +40,7 @@ func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
 
 // MetadataTablets returns METADATA's tablets that the node serves.
 func (n *Node) MetadataTablets() []tablet.TabletStats {
-	all, err := n.tabletsOf(metadata.Name).TabletStats(metadata.Name)
+	all, err := n.tabletServer.Of(metadata.Name).TabletStats(metadata.Name)
 	if err != nil {
 		return nil
 	}
@@ -49,17 +50,17 @@ func (n *Node) MetadataTablets() []tablet.TabletStats {
 // SplitMetadata splits the largest of METADATA's tablets here, the root tablet aside, in the middle; false if
 // there is none that can be.
 func (n *Node) SplitMetadata(ctx context.Context) (bool, error) {
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	var largest *tablet.Loaded
-	for _, t := range s.metadata.Loaded() {
-		if t.Ref() != rootTablet && (largest == nil || t.Bytes > largest.Bytes) {
+	for _, t := range s.Metadata.Loaded() {
+		if t.Ref() != tabletserver.RootTablet && (largest == nil || t.Bytes > largest.Bytes) {
 			largest = &t
 		}
 	}
 	if largest == nil {
 		return false, nil
 	}
-	_, _, err := s.metadata.Split(ctx, largest.Ref(), nil)
+	_, _, err := s.Metadata.Split(ctx, largest.Ref(), nil)
 	if errors.Is(err, tablet.ErrNoSplitRow) || errors.Is(err, api.ErrNotServing) {
 		return false, nil
 	}
@@ -70,7 +71,7 @@ func (n *Node) SplitMetadata(ctx context.Context) (bool, error) {
 func (n *Node) LoseLock(ctx context.Context) error { return n.meta.Current().Close(ctx) }
 
 // ServerName is what the node's tablet server for users' tables is called.
-func (n *Node) ServerName() string { return n.server.Load().name }
+func (n *Node) ServerName() string { return n.tabletServer.Current().Name }
 
 // DialWith has a node connect to others with dial.
 func (c *Config) DialWith(dial func(ctx context.Context, addr string) (net.Conn, error)) {
@@ -177,7 +178,7 @@ func (n *Node) Abdicate(ctx context.Context) (again func()) {
 
 // UnloadTable has the node serve the tablets of a table no more.
 func (n *Node) UnloadTable(ctx context.Context, name string) error {
-	s := n.tablets()
+	s := n.tabletServer.Users()
 	var err error
 	for _, t := range s.Loaded() {
 		if t.Table == s.Tables()[name] {

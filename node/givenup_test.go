@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/table"
@@ -28,7 +30,7 @@ func TestSplitGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.stopMaster(ctx)
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	row, err := n.rows.Get(ctx, schema.ID, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -37,27 +39,20 @@ func TestSplitGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(10 * time.Second); s.state(metarows.RefOf(row)) == nil || !s.has(row); timing.Sleep(ctx, 10*time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); !slices.Contains(s.Rows.Tablets(), metarows.RefOf(row)) || !s.Has(row); timing.Sleep(ctx, 10*time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the tablet is not loaded")
 		}
 	}
-	st := s.state(metarows.RefOf(row))
-	st.mu.Lock()
-	begun := *st.row
 	lower := *m
 	lower.ID, lower.End = m.ID+1000, []byte("m")
-	begun.Split = tablet.EncodeMeta(&lower)
-	err = n.rows.Replace(ctx, &begun, "")
-	st.row = &begun
-	st.mu.Unlock()
-	if err != nil {
+	if _, err := s.Rows.Change(ctx, metarows.RefOf(row), "", func(row *metadata.Row) { row.Split = tablet.EncodeMeta(&lower) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Table("t").Apply(ctx, client.NewRowMutation("a").Set("f:q", []byte("v"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.tablets.Compact(ctx, "t", false); err != nil {
+	if err := s.Users.Compact(ctx, "t", false); err != nil {
 		t.Fatal(err)
 	}
 	if row, err = n.rows.Get(ctx, schema.ID, nil); err != nil || row.Split != nil {

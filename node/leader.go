@@ -26,8 +26,8 @@ var cancelledWithoutLeader = map[string]bool{api.MethodRoot: true, api.MethodLis
 // checkLeader returns an error if the lock service has no leader and this node's lease has expired because of it. It returns nil while
 // there is a leader, and while the node reacquires its lock.
 func (n *Node) checkLeader() error {
-	s := n.server.Load()
-	if s == nil || s.serving() == nil {
+	s := n.tabletServer.Current()
+	if s == nil || s.Serving() == nil {
 		return nil
 	}
 	voters, there := 0, 0

@@ -62,7 +62,7 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, id := range map[string]uint64{"web": s.ID, metadata.Name: metadata.TableID} {
-		want := api.RootInfo{Metadata: true, Table: id, Server: namespace.MetadataServer(n.server.Load().name), Addr: n.RPCAddr()}
+		want := api.RootInfo{Metadata: true, Table: id, Server: namespace.MetadataServer(n.tabletServer.Current().Name), Addr: n.RPCAddr()}
 		if err := root(name); err != nil || info != want {
 			t.Errorf("root of %s: %+v, %v, want %+v", name, info, err, want)
 		}
@@ -84,7 +84,7 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	}
 	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} {
 		m := &tablet.Meta{ID: uint64(900 + i), Table: 99, Start: []byte(rg[0]), End: []byte(rg[1]), LastMajor: time.Now()}
-		if err := n.tablets().AddTablet(context.Background(), tablet.Load{Meta: m, Schema: s}); err != nil {
+		if err := n.tabletServer.Users().AddTablet(context.Background(), tablet.Load{Meta: m, Schema: s}); err != nil {
 			t.Fatal(err)
 		}
 	}

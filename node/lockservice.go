@@ -101,14 +101,7 @@ func (n *Node) keepSession() {
 			return
 		}
 		n.log.Warn("server lock lost: serving nothing until it is reacquired")
-		err := n.server.Load().close()
-		if err == nil || n.ctx.Err() == nil {
-			err = n.locks.Hold(n.ctx)
-		}
-		if err == nil {
-			err = n.startTabletServer(n.ctx)
-		}
-		if err != nil {
+		if err := n.tabletServer.Restart(n.ctx); err != nil {
 			if n.ctx.Err() == nil {
 				n.fail(err)
 			}

@@ -20,7 +20,7 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 	defer cancel()
 	row := servedTable(ctx, t, n, c)
 	n.stopMaster(ctx)
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	m, err := tablet.DecodeMeta(row.Meta)
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +38,8 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 		t.Errorf("a split: %v", err)
 	}
 	lower := &tablet.Meta{ID: 1000, Table: row.Table, End: []byte("g")}
-	_, loadErr := s.Load(ctx, row.Table, row.End)
-	for what, err := range map[string]error{"load": loadErr, "save": s.Save(ctx, m), "split": s.Split(ctx, lower, m), "remove": s.Remove(ctx, m)} {
+	_, loadErr := s.Rows.Load(ctx, row.Table, row.End)
+	for what, err := range map[string]error{"load": loadErr, "save": s.Rows.Save(ctx, m), "split": s.Rows.Split(ctx, lower, m), "remove": s.Rows.Remove(ctx, m)} {
 		if !errors.Is(err, tablet.ErrClosed) || errors.Is(err, tablet.ErrMetaChanged) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -53,7 +53,7 @@ func TestChangeWithoutLockIsUnsent(t *testing.T) {
 	defer cancel()
 	row := servedTable(ctx, t, n, c)
 	n.stopMaster(ctx)
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	m, err := tablet.DecodeMeta(row.Meta)
 	if err != nil {
 		t.Fatal(err)
@@ -62,12 +62,12 @@ func TestChangeWithoutLockIsUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Stamped++
-	if err := s.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || errors.Is(err, tablet.ErrMetaUnsent) {
+	if err := s.Rows.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || errors.Is(err, tablet.ErrMetaUnsent) {
 		t.Errorf("save of a row that was changed elsewhere: %v", err)
 	}
 	other := *m
 	other.Table++
-	for what, err := range map[string]error{"save": s.Save(ctx, &other), "split": s.Split(ctx, m, &other), "remove": s.Remove(ctx, &other)} {
+	for what, err := range map[string]error{"save": s.Rows.Save(ctx, &other), "split": s.Rows.Split(ctx, m, &other), "remove": s.Rows.Remove(ctx, &other)} {
 		if !errors.Is(err, tablet.ErrMetaChanged) {
 			t.Errorf("%s of a tablet of another table with that id: %v", what, err)
 		}
@@ -75,7 +75,7 @@ func TestChangeWithoutLockIsUnsent(t *testing.T) {
 	if err := n.LoseLock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
+	if err := s.Rows.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
 		t.Errorf("save without the lock: %v", err)
 	}
 }

@@ -84,8 +84,8 @@ func TestNoLoadWithoutLogs(t *testing.T) {
 	}
 	m := tablet.Meta{ID: 1000, Table: schema.ID, LastMajor: time.Now()}
 	row := &metadata.Row{Table: schema.ID, Generation: metadata.FirstGeneration(1000), Meta: tablet.EncodeMeta(&m), Recoveries: []string{"dead.7"}}
-	s := n.server.Load()
-	if _, err := s.prepare(ctx, row); !errors.Is(err, roots.ErrNotSorted) {
+	s := n.tabletServer.Current()
+	if _, err := s.Prepare(ctx, row); !errors.Is(err, roots.ErrNotSorted) {
 		t.Fatalf("without them: %v", err)
 	}
 }

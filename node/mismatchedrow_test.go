@@ -41,9 +41,9 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	for name, row := range map[string]string{"t": "a", "other": "a"} {
 		write(name, row)
 	}
-	again, s := n.Abdicate(ctx), n.server.Load()
+	again, s := n.Abdicate(ctx), n.tabletServer.Current()
 	for _, end := range []string{"m", ""} {
-		_, err = s.unload(ctx, metadata.Key(nil, schema.ID, []byte(end)))
+		_, err = s.Unload(ctx, metadata.Key(nil, schema.ID, []byte(end)))
 		must(err)
 	}
 	row, err := n.rows.Get(ctx, schema.ID, []byte("m"))
@@ -57,9 +57,9 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	var mismatch *metadata.MismatchError
 	for what, do := range map[string]func() error{
 		"get":    func() error { _, err := n.rows.Get(ctx, schema.ID, []byte("m")); return err },
-		"load":   func() error { return s.load(ctx, row.Key(), row.Generation) },
-		"unload": func() error { _, err := s.unload(ctx, row.Key()); return err },
-		"merge":  func() error { return s.merge(ctx, row.Key(), metadata.Key(nil, schema.ID, nil)) },
+		"load":   func() error { return s.Load(ctx, row.Key(), row.Generation) },
+		"unload": func() error { _, err := s.Unload(ctx, row.Key()); return err },
+		"merge":  func() error { return s.Merge(ctx, row.Key(), metadata.Key(nil, schema.ID, nil)) },
 	} {
 		if err := do(); !errors.As(err, &mismatch) || mismatch.Table != other.ID {
 			t.Errorf("%s: %v", what, err)

@@ -41,7 +41,7 @@ func (n *Node) unready() string {
 		}
 		return "starting: waiting for " + *n.stage.Load()
 	}
-	if err := n.server.Load().serving(); err != nil {
+	if err := n.tabletServer.Current().Serving(); err != nil {
 		if noLeader := n.checkLeader(); noLeader != nil {
 			err = noLeader
 		}
@@ -51,7 +51,7 @@ func (n *Node) unready() string {
 		}
 		return err.Error()
 	}
-	if err := n.tabletStats().Blocked; err != nil {
+	if err := n.tabletServer.Stats().Blocked; err != nil {
 		return fmt.Sprintf("writes wait: memtables cannot be written out: %v", err)
 	}
 	return ""
@@ -78,7 +78,7 @@ func (n *Node) parts() []monitor.Part {
 	}
 	parts := []monitor.Part{
 		{Name: "the port for clients and nodes", Probe: n.askSelf},
-		answers("the tablet server", func() { n.tablets().Stats(); n.tablets().Loaded() }),
+		answers("the tablet server", func() { n.tabletServer.Stats(); n.tabletServer.Users().Loaded() }),
 		answers("the block store", func() { n.store.Load().Repairs() }),
 		answers("the lock service", func() { n.voter.Group(); n.nodeAdmin.Leader() }),
 		answers("the catalog", func() { n.status.ServedTables() }),

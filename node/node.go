@@ -45,6 +45,7 @@ import (
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
+	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
@@ -105,11 +106,9 @@ type Node struct {
 	disks       *disks.Service
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
-	client *client.Client
-	rows   *metarows.Table
-	// sorting is a semaphore of the pieces of dead servers' logs that are sorted here.
-	sorting chan struct{}
-	server  atomic.Pointer[tabletServer] // the current one, or the last; nil before the first
+	client       *client.Client
+	rows         *metarows.Table
+	tabletServer *tabletserver.Service
 	// locator locates rows that this node does not serve.
 	locator func() locate.Locator
 	locate  *locate.Service
@@ -162,7 +161,6 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
 	n.results = results.New(cfg.budget().Results)
-	n.sorting = make(chan struct{}, cfg.budget().Sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.newServices()
 	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialNode
@@ -184,7 +182,7 @@ func (n *Node) run(ctx context.Context) error {
 	}
 	n.serving.Store(true)
 	n.log.Info("node serves", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
-		"server", n.server.Load().name, "took", time.Since(n.started).Round(time.Millisecond))
+		"server", n.tabletServer.Current().Name, "took", time.Since(n.started).Round(time.Millisecond))
 	return nil
 }
 
@@ -301,7 +299,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))
-	return n.startTabletServer(ctx)
+	return n.tabletServer.Start(ctx)
 }
 
 // fail stops the node after an error that prevents it from acknowledging anything.
@@ -361,9 +359,7 @@ func (n *Node) abandonment(ctx context.Context) (context.Context, context.Cancel
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })
 	stop := context.AfterFunc(within, func() {
-		if s := n.server.Load(); s != nil {
-			s.abandon()
-		}
+		n.tabletServer.Abandon()
 	})
 	return within, func() { stop(); cancel() }
 }
@@ -386,9 +382,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.changes.End(ctx)
 	n.data.Close()
 	n.blobs.Close()
-	if s := n.server.Load(); s != nil {
-		errs = append(errs, s.closeWithin(within))
-	}
+	errs = append(errs, n.tabletServer.Close(within))
 	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.Close()

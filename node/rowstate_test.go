@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func TestDroppedRowsAreForgotten(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	stays := makeTable(ctx, t, c, "m")
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	for i := range 5 {
 		name := fmt.Sprint("dropped", i)
 		if _, err := c.Tables().CreateSplit(ctx, name, []string{"m"}, familyF(t)); err != nil {
@@ -29,13 +30,11 @@ func TestDroppedRowsAreForgotten(t *testing.T) {
 	}
 	for {
 		var users []tablet.Ref
-		s.mu.Lock()
-		for r := range s.mu.states {
+		for _, r := range s.Rows.Tablets() {
 			if r.Table >= stays.ID {
 				users = append(users, r)
 			}
 		}
-		s.mu.Unlock()
 		if len(users) == 2 {
 			break
 		}
@@ -45,7 +44,7 @@ func TestDroppedRowsAreForgotten(t *testing.T) {
 		timing.Sleep(ctx, 20*time.Millisecond)
 	}
 	for _, end := range []string{"m", ""} {
-		if s.state(tablet.Ref{Table: stays.ID, End: end}) == nil {
+		if !slices.Contains(s.Rows.Tablets(), tablet.Ref{Table: stays.ID, End: end}) {
 			t.Errorf("the row of the tablet to %q is forgotten", end)
 		}
 	}

@@ -69,9 +69,9 @@ func TestDropIsTheCommit(t *testing.T) {
 			t.Errorf("%s after the drop: %v, want %v", what, err, client.ErrNoTable)
 		}
 	}
-	for len(n.tablets().Loaded()) > 0 { // and the server lets go of the tablets by itself
+	for len(n.tabletServer.Users().Loaded()) > 0 { // and the server lets go of the tablets by itself
 		if timing.Sleep(ctx, 10*time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("tablets of a dropped table are served still: %v", n.tablets().Loaded())
+			t.Fatalf("tablets of a dropped table are served still: %v", n.tabletServer.Users().Loaded())
 		}
 	}
 }
@@ -88,21 +88,21 @@ func TestLoadBesideDrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.stopMaster(ctx)
-	server := n.server.Load()
-	if err := server.tablets.Unload(ctx, tablet.Ref{Table: first.ID}); err != nil {
+	server := n.tabletServer.Current()
+	if err := server.Users.Unload(ctx, tablet.Ref{Table: first.ID}); err != nil {
 		t.Fatal(err)
 	}
 	row, err := n.rows.Get(ctx, first.ID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := server.prepare(ctx, row)
+	l, err := server.Prepare(ctx, row)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changeSchema(ctx, t, n, dropped)
 	load := func() {
-		if err := server.tablets.Load(ctx, *l); err != nil {
+		if err := server.Users.Load(ctx, *l); err != nil {
 			t.Logf("load of the dropped table's tablet: %v", err) // which is as good
 		}
 	}
@@ -121,13 +121,13 @@ func TestLoadBesideDrop(t *testing.T) {
 	if err := n.rows.Create(ctx, fresh, "created"); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.load(ctx, metadata.Key(nil, again.ID, nil), fresh.Generation); err != nil {
+	if err := server.Load(ctx, metadata.Key(nil, again.ID, nil), fresh.Generation); err != nil {
 		t.Fatalf("load of the table that has the name now: %v", err)
 	}
 	if err := setF(ctx, c); err != nil {
 		t.Errorf("write to the table that has the name now: %v", err)
 	}
-	for _, x := range n.tablets().Loaded() {
+	for _, x := range n.tabletServer.Users().Loaded() {
 		if x.Table != again.ID {
 			t.Errorf("a tablet of table %d is served beside those of table %d", x.Table, again.ID)
 		}
@@ -168,7 +168,7 @@ func TestFamilyChangeIsTheCommit(t *testing.T) {
 	if err := setF(ctx, c); err != nil {
 		t.Errorf("write to a family that was added again: %v", err)
 	}
-	if err := n.tablets().Compact(ctx, "t", true); err != nil {
+	if err := n.tabletServer.Users().Compact(ctx, "t", true); err != nil {
 		t.Fatal(err)
 	}
 	if row, err := c.Table("t").Get(ctx, "r"); row == nil || err != nil {

@@ -49,7 +49,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleOnBehalf()
 	n.users.Register(registrar{n})
 	n.commands.Register(server.Handle)
-	n.handleTabletCommands()
+	n.tabletServer.Register(server.Handle)
 	n.tabletAdmin.Register(registrar{n})
 	n.tables.Register(registrar{n})
 	n.usage.Register(registrar{n})

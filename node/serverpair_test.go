@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
@@ -29,14 +29,14 @@ func TestRootIsNotSplit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	first := tablet.Ref{Table: metadata.TableID}
 	split := func(r tablet.Ref) {
 		t.Helper()
-		s.splitWanted(tablet.SplitCandidate{Ref: r})
+		s.TrySplit(tablet.SplitCandidate{Ref: r})
 	}
 	own := func() (ends []string) {
-		stats, err := s.metadata.TabletStats(metadata.Name)
+		stats, err := s.Metadata.TabletStats(metadata.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,10 +58,10 @@ func TestRootIsNotSplit(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	// It has two rows now: those of METADATA's other two.
-	if _, _, err := s.metadata.Split(ctx, rootTablet, nil); !errors.Is(err, errRootSplit) {
+	if _, _, err := s.Metadata.Split(ctx, tabletserver.RootTablet, nil); !errors.Is(err, tabletserver.ErrRootSplit) {
 		t.Errorf("the root tablet is split: %v", err)
 	}
-	split(rootTablet)
+	split(tabletserver.RootTablet)
 	ends := own()
 	if len(ends) != 3 || ends[0] != string(metadata.RootEnd()) {
 		t.Errorf("METADATA's tablets end at %q", ends)
@@ -94,7 +94,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 		}
 		ids = append(ids, schema.ID)
 	}
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	n.stopMaster(ctx) // or it would have the root tablet loaded again at once
 	for n.master.Epoch() != 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
@@ -104,12 +104,12 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.metadata.Unload(ctx, rootTablet); err != nil {
+	if err := s.Metadata.Unload(ctx, tabletserver.RootTablet); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := s.metadata.Split(ctx, tablet.Ref{Table: metadata.TableID}, nil)
+		_, _, err := s.Metadata.Split(ctx, tablet.Ref{Table: metadata.TableID}, nil)
 		done <- err
 	}()
 	for i := range 20 {
@@ -132,7 +132,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.load(ctx, nil, root.Generation); err != nil {
+	if err := s.Load(ctx, nil, root.Generation); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -155,24 +155,24 @@ func TestOwnServerOfMetadata(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	makeTable(ctx, t, c)
-	s := n.server.Load()
-	before, users := s.metadata.Stats(), s.tablets.Stats()
+	s := n.tabletServer.Current()
+	before, users := s.Metadata.Stats(), s.Users.Stats()
 	for range 100 {
 		if err := c.Table("t").Apply(ctx, client.NewRowMutation("row").Set("f:q", []byte("x"))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if m, u := s.metadata.Stats(), s.tablets.Stats(); m.Log.Commits != before.Log.Commits || u.Log.Commits != users.Log.Commits+100 {
+	if m, u := s.Metadata.Stats(), s.Users.Stats(); m.Log.Commits != before.Log.Commits || u.Log.Commits != users.Log.Commits+100 {
 		t.Errorf("100 writes are %d commits of users and %d of METADATA", u.Log.Commits-users.Log.Commits, m.Log.Commits-before.Log.Commits)
 	}
 	for name, want := range map[string]int{metadata.Name: 2, "t": 1} {
-		stats, err := n.tabletsOf(name).TabletStats(name)
+		stats, err := n.tabletServer.Of(name).TabletStats(name)
 		if err != nil || len(stats) != want {
 			t.Errorf("table %s has %d tablets here, want %d, error %v", name, len(stats), want, err)
 		}
 	}
 	logs, err := n.catalog.List(ctx, namespace.LogsDir)
-	if err != nil || !slices.Equal(logs, []string{s.name, namespace.MetadataServer(s.name)}) {
+	if err != nil || !slices.Equal(logs, []string{s.Name, namespace.MetadataServer(s.Name)}) {
 		t.Errorf("there are logs of %q, error %v", logs, err)
 	}
 	servers := map[string]bool{}
@@ -180,39 +180,14 @@ func TestOwnServerOfMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	root, err := n.rows.Root(ctx)
-	if err != nil || root.Server != namespace.MetadataServer(s.name) || !servers[s.name] || !servers[root.Server] || len(servers) != 2 {
+	if err != nil || root.Server != namespace.MetadataServer(s.Name) || !servers[s.Name] || !servers[root.Server] || len(servers) != 2 {
 		t.Errorf("tablets are on %v, the root tablet on %q, error %v", servers, root.Server, err)
 	}
 	st, err := c.Status(ctx)
 	if err != nil || st.Tablets != 1 || st.Tables != 1 {
 		t.Errorf("status tells of %d tablets of %d tables, error %v", st.Tablets, st.Tables, err)
 	}
-	if sum := n.tabletStats(); sum.Tablets != 3 || sum.Log.Commits < 100+before.Log.Commits {
+	if sum := n.tabletServer.Stats(); sum.Tablets != 3 || sum.Log.Commits < 100+before.Log.Commits {
 		t.Errorf("figures are %+v", sum)
-	}
-}
-
-// TestWhoGetsMetadata: the first node that is alive and stays expects METADATA's tablets when a node that had some is
-// not heard of.
-func TestWhoGetsMetadata(t *testing.T) {
-	n, _ := startInternal(t)
-	before, after := "0", "z"
-	had := map[string]time.Time{after: time.Now()}
-	me := blobfs.Member{ID: n.id(), Alive: true}
-	for i, x := range []struct {
-		members []blobfs.Member
-		want    bool
-	}{
-		{[]blobfs.Member{me, {ID: after, Alive: true}}, false},
-		{[]blobfs.Member{me, {ID: after}}, true},
-		{[]blobfs.Member{{ID: before, Alive: true}, me, {ID: after}}, false},
-		{[]blobfs.Member{{ID: before, Alive: true, Draining: true}, me, {ID: after}}, true},
-		{[]blobfs.Member{{ID: before}, me, {ID: after}}, true},
-		{[]blobfs.Member{{ID: before}, me, {ID: after, Alive: true}}, false}, // who is gone had none
-		{[]blobfs.Member{{ID: n.id(), Alive: true, Draining: true}, {ID: after}}, false},
-	} {
-		if got := n.getsMetadata(x.members, had); got != x.want {
-			t.Errorf("case %d: %v", i, got)
-		}
 	}
 }

@@ -27,17 +27,16 @@ import (
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
+	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/security/pki"
-	"github.com/steledb/stele/tablet"
 )
 
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
-	metadataServer := func() *tablet.Server { return n.server.Load().metadata }
 	masterEpoch := func() uint64 { return n.master.Epoch() }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
@@ -59,32 +58,35 @@ func (n *Node) newServices() {
 	n.newCertificates()
 	n.commands = command.New(command.Config{Log: n.log, ID: n.id, RaftEpoch: n.raftEpoch, Peers: &n.peers, Master: theMaster, Meta: &n.meta, Gate: &n.epochs,
 		Serving: n.checkServing, BecomeVoter: func(ctx context.Context, h command.Header) error { return n.voter.StartVoting(ctx, h) }, Promote: n.authority.Promote})
+	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
+	n.tabletServer = tabletserver.New(tabletserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.id, Addr: n.RPCAddr, Locks: n.locks, Catalog: &n.catalog,
+		Table: rows, Roots: n.roots, Store: n.store.Load, Members: n.blobMembers, MetadataNodes: func() []string { return n.client.MetadataNodes() }, Commands: n.commands,
+		Fail: n.fail, Budget: n.cfg.budget(), Reservation: &n.reservation, MetadataSplitBytes: n.cfg.metadataSplitBytes})
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: masterEpoch, CheckUser: n.users.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
 		Server: func() quotas.Server {
-			s := n.server.Load()
-			return quotas.Server{Name: s.name, Tablets: s.tablets, Metadata: s.metadata}
+			s := n.tabletServer.Current()
+			return quotas.Server{Name: s.Name, Tablets: s.Users, Metadata: s.Metadata}
 		}})
 	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.id,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
-		Users: n.tablets, Metadata: metadataServer})
+		Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
 	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.id, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
-		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletsOf, Find: n.members.Find})
+		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.id, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
 		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster})
-	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots})
 	n.locator = func() locate.Locator { return n.client }
-	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletsOf, Locator: func() locate.Locator { return n.locator() }})
+	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
 	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
 		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.checkLeader, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: theMaster,
-		Stats: n.tabletStats, Users: n.tablets, Metadata: metadataServer, Store: n.store.Load})
+		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.store.Load})
 	n.monitor = n.newMonitor()
 }
 

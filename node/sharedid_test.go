@@ -173,12 +173,12 @@ func TestTabletsWithTheSameID(t *testing.T) {
 		checkRows(ctx, t, n, "after a split of "+name, last.Table, first.Table)
 	}
 	n.stopMaster(ctx)
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	for _, r := range []*metadata.Row{last, first} {
-		generation, err := s.unload(ctx, r.Key())
+		generation, err := s.Unload(ctx, r.Key())
 		must(err)
 		for _, other := range []*metadata.Row{last, first} {
-			if is := s.has(other); is != (other != r) {
+			if is := s.Has(other); is != (other != r) {
 				t.Fatalf("the tablet of table %d was unloaded: that of table %d is served: %v", r.Table, other.Table, is)
 			}
 		}
@@ -187,14 +187,14 @@ func TestTabletsWithTheSameID(t *testing.T) {
 		if !now.Unassigned() || now.Generation != generation {
 			t.Errorf("the row of the unloaded tablet: %+v, want generation %d", now, generation)
 		}
-		must(s.load(ctx, r.Key(), generation))
+		must(s.Load(ctx, r.Key(), generation))
 		data.check(ctx, t, c, "unloaded and loaded")
 		data.write(ctx, t, c, fmt.Sprint("loaded again ", r.Table))
-		must(s.tablets.Compact(ctx, "t", false))
-		must(s.tablets.Compact(ctx, "u", false))
+		must(s.Users.Compact(ctx, "t", false))
+		must(s.Users.Compact(ctx, "u", false))
 		checkRows(ctx, t, n, "loaded again", last.Table, first.Table)
 	}
-	must(s.merge(ctx, metadata.Key(nil, first.Table, []byte("b09")), first.Key()))
+	must(s.Merge(ctx, metadata.Key(nil, first.Table, []byte("b09")), first.Key()))
 	data.check(ctx, t, c, "merged")
 	want := []string{`0 to "m"`, `0 to "t09"`, `0 to ""`, `1 to "m"`, `1 to ""`}
 	if got := checkRows(ctx, t, n, "merged", last.Table, first.Table); !slices.Equal(got, want) {
@@ -282,7 +282,7 @@ func TestNumbersAfterManyRecoveries(t *testing.T) {
 			t.Errorf("change of generation %d at %d: %v", other, row.Generation, err)
 		}
 	}
-	if _, err := n.server.Load().unload(ctx, row.Key()); err != nil {
+	if _, err := n.tabletServer.Current().Unload(ctx, row.Key()); err != nil {
 		t.Fatal(err)
 	}
 	n.commands.NudgeMaster(ctx)

@@ -53,11 +53,11 @@ func TestMetadataKeepsSplits(t *testing.T) {
 		upper := tablet.Ref{Table: schema.ID}
 		if round == 0 {
 			for _, at := range []string{row(9), row(29)} {
-				if _, _, err := n.tablets().Split(ctx, upper, []byte(at)); err != nil {
+				if _, _, err := n.tabletServer.Users().Split(ctx, upper, []byte(at)); err != nil {
 					t.Fatal(err)
 				}
 			}
-		} else if err := n.tablets().Merge(ctx, tablet.Ref{Table: schema.ID, End: row(9)}, tablet.Ref{Table: schema.ID, End: row(29)}); err != nil {
+		} else if err := n.tabletServer.Users().Merge(ctx, tablet.Ref{Table: schema.ID, End: row(9)}, tablet.Ref{Table: schema.ID, End: row(29)}); err != nil {
 			t.Fatal(err)
 		}
 		closeAll()
@@ -68,7 +68,7 @@ func TestMetadataKeepsSplits(t *testing.T) {
 				t.Fatalf("row %s: %+v, %v", row(i), r, err)
 			}
 		}
-		if stats, err := n.tablets().TabletStats("t"); err != nil || len(stats) != tablets {
+		if stats, err := n.tabletServer.Users().TabletStats("t"); err != nil || len(stats) != tablets {
 			t.Fatalf("%d tablets, want %d, error %v", len(stats), tablets, err)
 		}
 	}

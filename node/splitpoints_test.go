@@ -46,7 +46,7 @@ func TestCutTable(t *testing.T) {
 	}
 	ends := func() string {
 		var all [][]byte
-		stats, err := n.tablets().TabletStats("t")
+		stats, err := n.tabletServer.Users().TabletStats("t")
 		if err != nil {
 			return err.Error()
 		}
@@ -117,12 +117,12 @@ func TestMadeTableIsServed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	s := makeTable(ctx, t, c)
-	if stats, err := n.tablets().TabletStats("t"); err != nil || len(stats) != 1 {
+	if stats, err := n.tabletServer.Users().TabletStats("t"); err != nil || len(stats) != 1 {
 		t.Fatalf("%d tablets are served, %v", len(stats), err)
 	}
 	n.stopMaster(ctx)
-	server, key := n.server.Load(), metadata.Key(nil, s.ID, nil)
-	if err := server.tablets.Unload(ctx, tablet.Ref{Table: s.ID}); err != nil {
+	server, key := n.tabletServer.Current(), metadata.Key(nil, s.ID, nil)
+	if err := server.Users.Unload(ctx, tablet.Ref{Table: s.ID}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan bool)
@@ -136,7 +136,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	if err != nil || row.Server == "" {
 		t.Fatal(row, err)
 	}
-	if err := server.load(ctx, key, row.Generation); err != nil {
+	if err := server.Load(ctx, key, row.Generation); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -37,7 +37,7 @@ func TestMetadataByHand(t *testing.T) {
 	if info, err := c.Tables().Describe(ctx, name); err != nil || len(info.Tablets) != 2 || info.Schema.Name != name {
 		t.Errorf("describe: %+v, %v", info, err)
 	}
-	minor := func() int64 { return n.server.Load().metadata.Stats().MinorCompactions }
+	minor := func() int64 { return n.tabletServer.Current().Metadata.Stats().MinorCompactions }
 	before := minor()
 	if err := c.Tables().Compact(ctx, name, false); err != nil || minor() < before+2 { // the root tablet and the other
 		t.Errorf("compact: %d minor compactions, %v", minor()-before, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -24,7 +25,7 @@ func servedTable(ctx context.Context, t *testing.T, n *Node, c *client.Client) *
 	}
 	for {
 		row, err := n.rows.Get(ctx, schema.ID, nil)
-		if err == nil && n.server.Load().has(row) {
+		if err == nil && n.tabletServer.Current().Has(row) {
 			return row
 		}
 		if ctx.Err() != nil {
@@ -41,18 +42,18 @@ func TestUnloadAndLoadTakeTurns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	row := servedTable(ctx, t, n, c)
-	s := n.server.Load()
-	if !s.begin(row.Key()) {
+	s := n.tabletServer.Current()
+	if !s.Busy.Reserve(row.Key()) {
 		t.Fatal("the tablet is not idle")
 	}
-	_, unloadErr := s.unload(ctx, row.Key())
-	for name, err := range map[string]error{"unload": unloadErr, "load": s.load(ctx, row.Key(), row.Generation)} {
-		if !errors.Is(err, errBusyTablet) {
+	_, unloadErr := s.Unload(ctx, row.Key())
+	for name, err := range map[string]error{"unload": unloadErr, "load": s.Load(ctx, row.Key(), row.Generation)} {
+		if !errors.Is(err, tabletserver.ErrBusyTablet) {
 			t.Errorf("%s meanwhile: %v", name, err)
 		}
 	}
-	s.end(row.Key())
-	if now, err := n.rows.Get(ctx, row.Table, row.End); err != nil || now.Server != s.name || !s.has(row) {
+	s.Busy.Release(row.Key())
+	if now, err := n.rows.Get(ctx, row.Table, row.End); err != nil || now.Server != s.Name || !s.Has(row) {
 		t.Errorf("the tablet's server is %+v, %v", now, err)
 	}
 }
@@ -64,13 +65,13 @@ func TestUnloadByADeadServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	whole := servedTable(ctx, t, n, c)
-	dead := n.server.Load()
+	dead, lock := n.tabletServer.Current(), n.locks.ServerLock()
 	if err := n.meta.Current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	<-dead.lock.Done()
+	<-lock.Done()
 	for { // until METADATA is served by the next one
-		if row, err := n.rows.Get(ctx, whole.Table, whole.End); err == nil && row.Server == n.server.Load().name {
+		if row, err := n.rows.Get(ctx, whole.Table, whole.End); err == nil && row.Server == n.tabletServer.Current().Name {
 			break
 		} else if ctx.Err() != nil {
 			t.Fatalf("the table is not served again: %v", err)
@@ -80,15 +81,15 @@ func TestUnloadByADeadServer(t *testing.T) {
 	n.stopMaster(ctx)
 	m := tablet.Meta{ID: 1000, Table: whole.Table, End: []byte("g"), LastMajor: time.Now()}
 	row := &metadata.Row{
-		Table: m.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Server: dead.name, Addr: n.RPCAddr(), Meta: tablet.EncodeMeta(&m),
+		Table: m.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Server: dead.Name, Addr: n.RPCAddr(), Meta: tablet.EncodeMeta(&m),
 	}
 	if err := n.rows.Create(ctx, row, "made"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dead.unload(ctx, row.Key()); !errors.Is(err, errLeaseEnded) {
+	if _, err := dead.Unload(ctx, row.Key()); !errors.Is(err, tabletserver.ErrLeaseEnded) {
 		t.Errorf("it unloads a tablet: %v", err)
 	}
-	if now, err := n.rows.Get(ctx, row.Table, row.End); err != nil || now.Server != dead.name {
+	if now, err := n.rows.Get(ctx, row.Table, row.End); err != nil || now.Server != dead.Name {
 		t.Errorf("the tablet's row is %+v, %v", now, err)
 	}
 }
@@ -117,12 +118,12 @@ func TestMergeCutInTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	upper := *rows[1]
-	if err := s.take(ctx, &upper, false); err != nil {
+	if err := s.Take(ctx, &upper, false); err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.prepare(ctx, &upper)
+	l, err := s.Prepare(ctx, &upper)
 	if err != nil || string(l.Meta.Start) != "g" {
 		t.Fatalf("the upper one is loaded from %+v, %v", l, err)
 	}

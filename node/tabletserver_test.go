@@ -12,14 +12,14 @@ import (
 // TestLockLostBeforeTheServerOpens: a node does not wait to become a tablet server under a lock that it has lost.
 func TestLockLostBeforeTheServerOpens(t *testing.T) {
 	n, _ := startInternal(t)
-	first := n.server.Load()
+	lock := n.locks.ServerLock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := n.meta.Current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	err := n.openTabletServer(ctx, first.lock)
-	if err == nil || ctx.Err() != nil || !lostSoon(ctx, first.lock, err) {
+	err := n.tabletServer.Open(ctx, lock)
+	if err == nil || ctx.Err() != nil || lock.Held() {
 		t.Fatalf("under a lost lock: %v; %v", err, ctx.Err())
 	}
 }
@@ -28,10 +28,10 @@ func TestLockLostBeforeTheServerOpens(t *testing.T) {
 // failed while the server has its lock ends the node.
 func TestLogFailed(t *testing.T) {
 	n, _ := startInternal(t)
-	dead := n.server.Load()
+	dead := n.tabletServer.Current()
 	heard := make(chan struct{})
 	go func() {
-		dead.logFailed(fmt.Errorf("append: %w", blobfs.ErrFenced))
+		dead.LogFailed(fmt.Errorf("append: %w", blobfs.ErrFenced))
 		close(heard)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -39,7 +39,7 @@ func TestLogFailed(t *testing.T) {
 	if err := n.meta.Current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for n.server.Load() == dead || n.server.Load().serving() != nil {
+	for n.tabletServer.Current() == dead || n.tabletServer.Current().Serving() != nil {
 		select {
 		case <-n.Done():
 			t.Fatalf("the node ended: %v", n.Err())
@@ -56,7 +56,7 @@ func TestLogFailed(t *testing.T) {
 	if err := n.Err(); err != nil {
 		t.Fatalf("the node ended: %v", err)
 	}
-	n.server.Load().logFailed(blobfs.ErrLogFailed)
+	n.tabletServer.Current().LogFailed(blobfs.ErrLogFailed)
 	select {
 	case <-n.Done():
 	case <-ctx.Done():

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/tabletserver"
 )
 
 // TestUnservedTablet: the master reports a tablet that no server can load, and why. The attempts do not displace its history or add servers whose logs it needs,
@@ -43,12 +44,12 @@ func TestUnservedTablet(t *testing.T) {
 		}
 	}
 	// Its row names a dead server whose logs are not sorted.
-	s, key := n.server.Load(), metadata.Key(nil, schema.ID, nil)
+	s, key := n.tabletServer.Current(), metadata.Key(nil, schema.ID, nil)
 	for damaged := false; !damaged; {
-		if _, err := s.unload(ctx, key); err != nil && !errors.Is(err, errBusyTablet) {
+		if _, err := s.Unload(ctx, key); err != nil && !errors.Is(err, tabletserver.ErrBusyTablet) {
 			t.Fatal(err)
 		}
-		if !s.begin(key) {
+		if !s.Busy.Reserve(key) {
 			continue
 		}
 		if now, err := n.rows.Get(ctx, schema.ID, nil); err != nil {
@@ -56,7 +57,7 @@ func TestUnservedTablet(t *testing.T) {
 		} else if damaged = now.Server == ""; damaged {
 			change(func(r *metadata.Row) { r.Recoveries = []string{"dead.7"} })
 		}
-		s.end(key)
+		s.Busy.Release(key)
 	}
 	var reported *client.UnservedTablets
 	var err error
@@ -112,28 +113,28 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	makeTable(ctx, t, c)
-	s := n.server.Load()
+	s := n.tabletServer.Current()
 	for _, end := range [][]byte{nil, metadata.RootEnd()} {
 		key := []byte(master.KeyOf(metadata.TableID, end))
-		for !s.begin(key) { // the master's orders are refused until end
+		for !s.Busy.Reserve(key) { // the master's orders are refused until end
 			timing.Sleep(ctx, time.Millisecond)
 		}
-		row, err := s.rowOf(ctx, key)
+		row, err := s.Row(ctx, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.metadata.Unload(ctx, metarows.RefOf(row)); err != nil {
+		if err := s.Metadata.Unload(ctx, metarows.RefOf(row)); err != nil {
 			t.Fatal(err)
 		}
-		s.releaseFailed(key, errors.New("the log cannot be created"))
-		if row, err = s.rowOf(ctx, key); err != nil || !row.Unassigned() {
+		s.ReleaseFailed(key, errors.New("the log cannot be created"))
+		if row, err = s.Row(ctx, key); err != nil || !row.Unassigned() {
 			t.Errorf("the tablet to %q of METADATA stays with %q, which cannot load it: %v", end, row.Server, err)
 		}
-		s.end(key)
+		s.Busy.Release(key)
 		if err := c.Table("t").Apply(ctx, client.NewRowMutation("z").Set("f:q", []byte("v"))); err != nil {
 			t.Fatal(err)
 		}
-		for !s.has(row) {
+		for !s.Has(row) {
 			if timing.Sleep(ctx, time.Millisecond); ctx.Err() != nil {
 				t.Fatalf("the tablet to %q of METADATA is not served again", end)
 			}
@@ -149,7 +150,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	schema := makeTable(ctx, t, c)
-	s, key := n.server.Load(), metadata.Key(nil, schema.ID, nil)
+	s, key := n.tabletServer.Current(), metadata.Key(nil, schema.ID, nil)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -162,16 +163,16 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		must(err)
 		return row
 	}
-	for !s.begin(key) { // from now on nobody loads it
+	for !s.Busy.Reserve(key) { // from now on nobody loads it
 		timing.Sleep(ctx, time.Millisecond)
 	}
 	row := read()
-	must(s.tablets.Unload(ctx, metarows.RefOf(row)))
+	must(s.Users.Unload(ctx, metarows.RefOf(row)))
 	fails := func() {
 		t.Helper()
 		row := read()
-		must(s.take(ctx, row, s.retried(ctx, key, row)))
-		s.releaseFailed(key, errors.New("a file is damaged"))
+		must(s.Take(ctx, row, s.Retried(ctx, key, row)))
+		s.ReleaseFailed(key, errors.New("a file is damaged"))
 	}
 	history := func() (all []string) {
 		t.Helper()
@@ -182,11 +183,6 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		}
 		return all
 	}
-	remembered := func() int {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.mu.failed)
-	}
 	fails()
 	before := history()
 	fails()
@@ -195,7 +191,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	}
 	const other = "n9.900"
 	row = read()
-	if died := (&metadata.Row{Table: row.Table, Server: other}); s.retried(ctx, key, died) || remembered() != 0 {
+	if died := (&metadata.Row{Table: row.Table, Server: other}); s.Retried(ctx, key, died) || s.Failures() != 0 {
 		t.Error("a tablet that a server had which died is tried again here, says the history")
 	}
 	fails()
@@ -204,11 +200,11 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	must(n.rows.Replace(ctx, row, "loaded on "+other))
 	row.Server = ""
 	must(n.rows.Replace(ctx, row, "unloaded by "+other))
-	s.end(key)
+	s.Busy.Release(key)
 	if _, err := c.Table("t").Get(ctx, "z"); err != nil { // the master has it loaded
 		t.Fatal(err)
 	}
-	if now := history(); now[0] != "loaded on "+s.name || now[1] != "unloaded by "+other {
+	if now := history(); now[0] != "loaded on "+s.Name || now[1] != "unloaded by "+other {
 		t.Errorf("loaded where it could not be before another server had it: %q", now)
 	}
 	must(c.Tables().Drop(ctx, "t"))
@@ -217,16 +213,9 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.releaseFailed(key, errors.New("a file is gone"))
-	if n := remembered(); n != 0 {
+	s.ReleaseFailed(key, errors.New("a file is gone"))
+	if n := s.Failures(); n != 0 {
 		t.Errorf("%d tablets are remembered, and there are none", n)
-	}
-	s.notLoaded([]byte("of a table that was dropped"))
-	s.mu.Lock()
-	s.mu.failed["of a table that was dropped"] = time.Now().Add(-2 * failedKept)
-	s.mu.Unlock()
-	if s.notLoaded(key); remembered() != 1 {
-		t.Error("a tablet is remembered after a long time")
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 var (
 	largePackages = map[string]int{}
 	largeTypes    = map[string]int{
-		"node.Node": 93, "node/quotas.Service": 43, "node.tabletServer": 42,
+		"node.Node": 93, "node/quotas.Service": 43,
 		"node/formation.Former": 42, "tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{

@@ -1,4 +1,4 @@
-package node
+package tabletserver
 
 import (
 	"time"
@@ -11,7 +11,7 @@ const schemasRetry = time.Second
 
 // renewSchemas rereads the schemas of served tables when they may have changed, and unloads tablets of dropped tables even if no
 // request comes for them. It returns when the server's lock is lost or the node closes.
-func (s *tabletServer) renewSchemas() {
+func (s *Server) renewSchemas() {
 	var failed loglimit.OnChange
 	var again <-chan time.Time
 	for {
@@ -20,12 +20,12 @@ func (s *tabletServer) renewSchemas() {
 		case <-again:
 		case <-s.lock.Done():
 			return
-		case <-s.n.ctx.Done():
+		case <-s.Ctx.Done():
 			return
 		}
-		err := s.tablets.RenewSchemas(s.n.ctx)
-		s.forgetDropped()
-		failed.WarnError(s.n.log, "schemas not read; retrying", err)
+		err := s.Users.RenewSchemas(s.Ctx)
+		s.Rows.forgetDropped()
+		failed.WarnError(s.Log, "schemas not read; retrying", err)
 		if again = nil; err != nil {
 			again = time.After(schemasRetry)
 		}

@@ -1,4 +1,4 @@
-package node
+package tabletserver
 
 import (
 	"context"
@@ -11,30 +11,30 @@ import (
 )
 
 // sort sorts a piece of a dead server's log (paper §6).
-func (s *tabletServer) sort(ctx context.Context, o *command.Request) (reply.Result, error) {
+func (s *Server) sort(ctx context.Context, r *command.Request) (reply.Result, error) {
 	select {
-	case s.n.sorting <- struct{}{}:
-		defer func() { <-s.n.sorting }()
+	case s.sorting <- struct{}{}:
+		defer func() { <-s.sorting }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	b := s.n.cfg.budget()
-	s.n.reservation.Change(b.SortBytes())
-	defer s.n.reservation.Change(-b.SortBytes())
-	piece := replog.Piece{Start: o.Start, End: o.End}
-	r, err := s.n.store.Load().ReplicatedLogs().OpenPiece(ctx, o.Dead, o.Log, piece)
+	b := &s.Budget
+	s.Reservation.Change(b.SortBytes())
+	defer s.Reservation.Change(-b.SortBytes())
+	piece := replog.Piece{Start: r.Start, End: r.End}
+	log, err := s.Store().ReplicatedLogs().OpenPiece(ctx, r.Dead, r.Log, piece)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	runs, err := sortedrun.SortLog(ctx, s.blobs, r, piece.End-piece.Start, b.Sort)
+	defer log.Close()
+	runs, err := sortedrun.SortLog(ctx, s.blobs, log, piece.End-piece.Start, b.Sort)
 	if err != nil {
 		return nil, err
 	}
 	coded := sortedrun.EncodeAll(runs)
 	// The master names them soon; garbage collection removes only what it has found unnamed twice.
 	for i := range runs {
-		s.n.store.Load().Release(runs[i].Handle.ID)
+		s.Store().Release(runs[i].Handle.ID)
 	}
 	return func(e *wire.Encoder) { e.Bin(coded) }, nil
 }
