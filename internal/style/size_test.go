@@ -18,7 +18,7 @@ var (
 	largePackages = map[string]int{"node": 56}
 	largeTypes    = map[string]int{
 		"node.Node": 121, "node.tabletServer": 42,
-		"node/formation.Former": 42, "tablet.Server": 103, "tablet.Tablet": 65,
+		"tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
 		"master": 32, "node": 31, "node/dataapi": 37, "node/users": 34, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
