@@ -21,7 +21,7 @@ var (
 		"tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
-		"node": 31, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
+		"node": 31, "tablet/sstable/twopass": 40,
 	}
 )
 
