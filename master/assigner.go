@@ -338,42 +338,8 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 	a.mu.busy = append(a.mu.busy, o)
 	a.mu.Unlock()
 	a.work.Go(func() {
-		done, err := func(error) {}, error(nil)
-		switch {
-		case o.Kind == Load:
-			done, err = a.acquireLoad(ctx, o.Server, o.Tablet.Key)
-		case o.Kind == Unload && o.To != "":
-			done, err = a.acquireLoad(ctx, o.To, o.Tablet.Key)
-		}
-		began := time.Now()
-		if err == nil {
-			err = a.do(ctx, &o, s)
-			if err == nil && a.next(&o) {
-				err = a.do(ctx, &o, s)
-			}
-			if o.Kind == Load {
-				done(err)
-			} else {
-				done(ErrOvertaken) // nothing was loaded: neither a success nor a failure
-			}
-		}
-		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "reason", o.Why, "took", time.Since(began).Round(time.Millisecond))
-		if o.ofTablets() {
-			log = log.With("tablet", o.Tablet.String())
-		}
-		switch {
-		case err == nil:
-			log.Info("order done")
-		case errors.Is(err, errReplan):
-			log.Info("order planned again", "err", err)
-		case ctx.Err() == nil && errors.Is(err, ErrOvertaken):
-			log.Info("order overtaken", "err", err)
-			timing.Sleep(ctx, retryPause)
-		case ctx.Err() == nil:
-			wait := a.failed(&o, err)
-			log.Warn("order failed, retrying", "err", err, "retry_in", wait)
-			timing.Sleep(ctx, wait)
-		}
+		took, err := a.execute(ctx, &o, s)
+		a.pauseAfter(ctx, &o, took, err)
 		if err == nil || errors.Is(err, ErrOvertaken) {
 			a.mu.Lock()
 			delete(a.mu.failures, o.subject())
@@ -390,6 +356,54 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			a.nudge()
 		}
 	})
+}
+
+// execute executes an order, and the one that follows from it, when its destination may load a
+// tablet. took does not include that wait.
+func (a *assigner) execute(ctx context.Context, o *Order, s *TabletState) (took time.Duration, err error) {
+	done := func(error) {}
+	switch {
+	case o.Kind == Load:
+		done, err = a.acquireLoad(ctx, o.Server, o.Tablet.Key)
+	case o.Kind == Unload && o.To != "":
+		done, err = a.acquireLoad(ctx, o.To, o.Tablet.Key)
+	}
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err = a.do(ctx, o, s)
+	if err == nil && a.next(o) {
+		err = a.do(ctx, o, s)
+	}
+	if o.Kind == Load {
+		done(err)
+	} else {
+		done(ErrOvertaken) // nothing was loaded: neither a success nor a failure
+	}
+	return time.Since(began), err
+}
+
+// pauseAfter logs the outcome of an order. If it failed, it waits until the order may be planned
+// again.
+func (a *assigner) pauseAfter(ctx context.Context, o *Order, took time.Duration, err error) {
+	log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "reason", o.Why, "took", took.Round(time.Millisecond))
+	if o.ofTablets() {
+		log = log.With("tablet", o.Tablet.String())
+	}
+	switch {
+	case err == nil:
+		log.Info("order done")
+	case errors.Is(err, errReplan):
+		log.Info("order planned again", "err", err)
+	case ctx.Err() == nil && errors.Is(err, ErrOvertaken):
+		log.Info("order overtaken", "err", err)
+		timing.Sleep(ctx, retryPause)
+	case ctx.Err() == nil:
+		wait := a.failed(o, err)
+		log.Warn("order failed, retrying", "err", err, "retry_in", wait)
+		timing.Sleep(ctx, wait)
+	}
 }
 
 // failed records a failure of an order, and returns the pause before it is given again.

@@ -77,19 +77,9 @@ func DecodeRecovery(b []byte) (*Recovery, error) {
 	}
 	r.Server = d.Str()
 	for n := d.ArrayMax(piecesMax); n > 0 && d.Err() == nil; n-- {
-		rest := d.Array() - pieceValues
-		var p Piece
-		if id := d.Bytes(); len(id) == len(p.Log) {
-			copy(p.Log[:], id)
-		} else if d.Err() == nil {
-			return nil, fmt.Errorf("decode recovery of %s: log id has %d bytes, want %d", r.Server, len(id), len(p.Log))
-		}
-		p.Start, p.End = d.Int(), d.Int()
-		if !d.IsNil() {
-			p.Run = slices.Clone(d.Bytes())
-		}
-		for ; rest > 0 && d.Err() == nil; rest-- {
-			d.Skip()
+		p, err := decodePiece(&d)
+		if err != nil {
+			return nil, fmt.Errorf("decode recovery of %s: %w", r.Server, err)
 		}
 		r.Pieces = append(r.Pieces, p)
 	}
@@ -100,6 +90,25 @@ func DecodeRecovery(b []byte) (*Recovery, error) {
 		return nil, fmt.Errorf("decode recovery: %w", err)
 	}
 	return r, nil
+}
+
+// decodePiece decodes a piece. Malformed input is the error of d; the result is the error of a log
+// id of another length.
+func decodePiece(d *wire.Decoder) (p Piece, err error) {
+	rest := d.Array() - pieceValues
+	if id := d.Bytes(); len(id) == len(p.Log) {
+		copy(p.Log[:], id)
+	} else if d.Err() == nil {
+		return p, fmt.Errorf("log id has %d bytes, want %d", len(id), len(p.Log))
+	}
+	p.Start, p.End = d.Int(), d.Int()
+	if !d.IsNil() {
+		p.Run = slices.Clone(d.Bytes())
+	}
+	for ; rest > 0 && d.Err() == nil; rest-- {
+		d.Skip()
+	}
+	return p, nil
 }
 
 // Recoveries stores recoveries, closes logs, and has servers sort pieces.

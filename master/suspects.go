@@ -59,11 +59,16 @@ func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]err
 		}
 	}
 	x.seen = seen
+	return x.suspend(waiting, trial, now)
+}
+
+// suspend returns why tablets must wait, by key. One may be loaded at a time: its trial.
+func (x *suspects) suspend(waiting []*Tablet, trial bool, now time.Time) (suspended map[string]error) {
 	// Those with the fewest deaths are the least likely cause.
-	slices.SortStableFunc(waiting, func(a, b *Tablet) int { return seen[a.Key].deaths - seen[b.Key].deaths })
+	slices.SortStableFunc(waiting, func(a, b *Tablet) int { return x.seen[a.Key].deaths - x.seen[b.Key].deaths })
 	suspended = map[string]error{}
 	for _, t := range waiting {
-		v := seen[t.Key]
+		v := x.seen[t.Key]
 		wait := min(suspectPause<<min(v.deaths-suspectDeaths, 6), suspectPauseMax)
 		switch left := v.since.Add(wait).Sub(now); {
 		case v.deaths >= suspectDeathsMax:

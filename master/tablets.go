@@ -224,7 +224,25 @@ const (
 // Tablets are assigned level by level, the root tablet, METADATA tablets, then user tablets, since
 // each level is located and changed through the one above.
 func PlanTablets(s *TabletState) []Order {
-	p := planner{
+	p := newPlanner(s)
+	level := p.assign()
+	if level < 2 {
+		p.recoverUnread()
+	} else if s.Whole { // all of METADATA is served
+		p.planMerges()
+		p.planMoves()
+	}
+	if s.Whole && level > 2 {
+		p.balance(true)
+		p.balance(false)
+		p.forget()
+	}
+	return p.orders
+}
+
+// newPlanner returns a planner with the load of the servers, including that of the orders in Busy.
+func newPlanner(s *TabletState) *planner {
+	p := &planner{
 		state: s, alive: map[string]*TabletServer{}, loads: map[string]int{}, rows: map[string]*Tablet{},
 		weight: map[string]float64{}, nodeWeight: map[string]float64{},
 		taken: map[string]bool{}, byWeight: map[string][]Held{},
@@ -241,41 +259,34 @@ func PlanTablets(s *TabletState) []Order {
 			v.index[h.Key] = struct{}{}
 		}
 	}
-	for _, o := range s.Busy {
-		for _, subject := range o.subjects() {
-			p.taken[subject] = true
+	for i := range s.Busy {
+		p.noteBusy(&s.Busy[i])
+	}
+	return p
+}
+
+// noteBusy counts an order that is being executed.
+func (p *planner) noteBusy(o *Order) {
+	for _, subject := range o.subjects() {
+		p.taken[subject] = true
+	}
+	switch o.Kind {
+	case Load:
+		p.loads[o.Server]++
+		if v := p.alive[o.Server]; v != nil {
+			p.weigh(v, 1)
 		}
-		switch o.Kind {
-		case Load:
-			p.loads[o.Server]++
-			if v := p.alive[o.Server]; v != nil {
-				p.weigh(v, 1)
+	case Unload:
+		p.moves += o.share()
+		if to := p.alive[o.To]; to != nil {
+			p.weigh(to, 1)
+			if from := p.alive[o.Server]; from != nil {
+				p.weigh(from, -1)
 			}
-		case Unload:
-			p.moves += o.share()
-			if to := p.alive[o.To]; to != nil {
-				p.weigh(to, 1)
-				if from := p.alive[o.Server]; from != nil {
-					p.weigh(from, -1)
-				}
-			}
-		case Recover:
-			p.recoveries++
 		}
+	case Recover:
+		p.recoveries++
 	}
-	level := p.assign()
-	if level < 2 {
-		p.recoverUnread()
-	} else if s.Whole { // all of METADATA is served
-		p.planMerges()
-		p.planMoves()
-	}
-	if s.Whole && level > 2 {
-		p.balance(true)
-		p.balance(false)
-		p.forget()
-	}
-	return p.orders
 }
 
 // weigh adds to a server's weight.

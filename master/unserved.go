@@ -65,18 +65,7 @@ func (a *assigner) noteUnserved(s *TabletState) {
 		if i > 0 {
 			u.first = s.Tablets[i-1].Key
 		}
-		switch {
-		case t.Damaged != nil:
-			u.Err, u.final = t.Damaged, true
-		case v == nil && s.Suspended[t.Key] != nil:
-			u.Err, u.final = s.Suspended[t.Key], true
-		case v == nil && t.Server != "" && !s.Recovered[t.Server]:
-			u.Err = errNotSorted
-		case v == nil && !slices.ContainsFunc(s.Servers, func(v TabletServer) bool { return v.serves(t.Key) && !v.Silent }):
-			u.Err = errNoServer
-		default:
-			u.Err = errNotTaken
-		}
+		u.Err, u.final = s.whyUnserved(t, v != nil)
 		found[t.Key] = u
 	}
 	if !a.whole {
@@ -87,6 +76,22 @@ func (a *assigner) noteUnserved(s *TabletState) {
 		}
 	}
 	a.mu.unserved = found
+}
+
+// whyUnserved returns why a tablet is not served, for Unserved.Err and final. serverAlive reports
+// whether its server is alive.
+func (s *TabletState) whyUnserved(t *Tablet, serverAlive bool) (why error, final bool) {
+	switch {
+	case t.Damaged != nil:
+		return t.Damaged, true
+	case !serverAlive && s.Suspended[t.Key] != nil:
+		return s.Suspended[t.Key], true
+	case !serverAlive && t.Server != "" && !s.Recovered[t.Server]:
+		return errNotSorted, false
+	case !serverAlive && !slices.ContainsFunc(s.Servers, func(v TabletServer) bool { return v.serves(t.Key) && !v.Silent }):
+		return errNoServer, false
+	}
+	return errNotTaken, false
 }
 
 // unserved returns the tablets that had been recorded for unservedAfter by now.

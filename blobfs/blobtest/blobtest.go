@@ -145,14 +145,7 @@ func testBlobPieces(t *testing.T, s Store) {
 		data := Bytes(uint64(round), rng.IntN(1<<20))
 		w, err := s.Create(t.Context())
 		noError(t, err)
-		for rest := data; len(rest) > 0; {
-			n := min(1+rng.IntN(1<<(4+rng.IntN(15))), len(rest))
-			piece := bytes.Clone(rest[:n])
-			_, err := w.Write(piece)
-			noError(t, err)
-			clear(piece) // the writer must not retain it
-			rest = rest[n:]
-		}
+		writePieces(t, w, data, rng)
 		h, err := w.Seal(t.Context())
 		noError(t, err)
 		if h.ID != w.ID() {
@@ -169,6 +162,19 @@ func testBlobPieces(t *testing.T, s Store) {
 		if !bytes.Equal(get(t, s, h), data) {
 			t.Error("abort after seal harms the blob")
 		}
+	}
+}
+
+// writePieces writes data in pieces of random lengths.
+func writePieces(t *testing.T, w *blobfs.Writer, data []byte, rng *rand.Rand) {
+	t.Helper()
+	for rest := data; len(rest) > 0; {
+		n := min(1+rng.IntN(1<<(4+rng.IntN(15))), len(rest))
+		piece := bytes.Clone(rest[:n])
+		_, err := w.Write(piece)
+		noError(t, err)
+		clear(piece) // the writer must not retain it
+		rest = rest[n:]
 	}
 }
 
@@ -303,24 +309,9 @@ func testParallelBlobs(t *testing.T, s Store) {
 	for g := range 8 {
 		group.Go(func() {
 			for i := range 4 {
-				data := Bytes(uint64(g*100+i), 100_000*(1+i))
-				w, err := s.Create(t.Context())
-				if err != nil {
-					t.Error(err)
+				h, ok := create(t, s, Bytes(uint64(g*100+i), 100_000*(1+i)))
+				if !ok {
 					return
-				}
-				if _, err := w.Write(data); err != nil {
-					t.Error(err)
-				}
-				h, err := w.Seal(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if r, err := s.OpenBlob(t.Context(), h); err != nil {
-					t.Error(err)
-				} else {
-					r.Close()
 				}
 				if i%2 == 0 {
 					if err := s.Delete(t.Context(), h.ID); err != nil {
@@ -334,6 +325,28 @@ func testParallelBlobs(t *testing.T, s Store) {
 	if infos := s.Blobs(); len(infos) != 16 {
 		t.Errorf("%d blobs", len(infos))
 	}
+}
+
+// create stores data as a blob and opens it once. It may be called from any goroutine.
+func create(t *testing.T, s Store, data []byte) (h blobfs.Handle, ok bool) {
+	w, err := s.Create(t.Context())
+	if err != nil {
+		t.Error(err)
+		return h, false
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Error(err)
+	}
+	if h, err = w.Seal(t.Context()); err != nil {
+		t.Error(err)
+		return h, false
+	}
+	if r, err := s.OpenBlob(t.Context(), h); err != nil {
+		t.Error(err)
+	} else {
+		r.Close()
+	}
+	return h, true
 }
 
 func testCancelled(t *testing.T, s Store) {

@@ -238,38 +238,44 @@ func testLogFencing(t *testing.T, s LogStore) {
 
 func testLogFencingUnderLoad(t *testing.T, s LogStore) {
 	for range 10 {
-		id := blobfs.NewID()
-		w, err := s.CreateLog(t.Context(), id)
+		w, err := s.CreateLog(t.Context(), blobfs.NewID())
 		noError(t, err)
-		var acknowledged []record
-		var failed []byte
-		started, done := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(done)
-			for i := 0; ; i++ {
-				p := Bytes(uint64(i), i)
-				pos, err := w.Append(t.Context(), p)
-				if err != nil {
-					wantError(t, err, blobfs.ErrFenced)
-					failed = p
-					return
-				}
-				acknowledged = append(acknowledged, record{p, pos})
-				if i == 5 {
-					close(started)
-				}
-			}
-		}()
-		<-started
-		got := readLog(t, s, id)
-		<-done
-		if n := len(acknowledged); !s.OneProcess() && len(got) == n+1 {
-			if !bytes.Equal(got[n].payload, failed) {
+		l := load{started: make(chan struct{})}
+		var appender sync.WaitGroup
+		appender.Go(func() { l.appendUntilFenced(t, w) })
+		<-l.started
+		got := readLog(t, s, w.ID())
+		appender.Wait()
+		if n := len(l.acknowledged); !s.OneProcess() && len(got) == n+1 {
+			if !bytes.Equal(got[n].payload, l.failed) {
 				t.Error("after what was acknowledged is something else than what failed")
 			}
 			got = got[:n]
 		}
-		same(t, got, acknowledged)
+		same(t, got, l.acknowledged)
+	}
+}
+
+// load is what an appender did until its log was fenced.
+type load struct {
+	started      chan struct{} // closed after some appends
+	acknowledged []record
+	failed       []byte // the payload that was not acknowledged
+}
+
+func (l *load) appendUntilFenced(t *testing.T, w LogWriter) {
+	for i := 0; ; i++ {
+		p := Bytes(uint64(i), i)
+		pos, err := w.Append(t.Context(), p)
+		if err != nil {
+			wantError(t, err, blobfs.ErrFenced)
+			l.failed = p
+			return
+		}
+		l.acknowledged = append(l.acknowledged, record{p, pos})
+		if i == 5 {
+			close(l.started)
+		}
 	}
 }
 
@@ -316,7 +322,16 @@ func testLogRemove(t *testing.T, s LogStore) {
 		noError(t, r.Close())
 		return
 	}
-	// Its files are not overwritten while a reader is open.
+	readRemovedLog(t, s, r, want)
+	w, err = s.CreateLog(t.Context(), id) // the name is free again
+	noError(t, err)
+	same(t, readLog(t, s, w.ID()), nil)
+}
+
+// readRemovedLog reads and closes r, whose log was removed: its files are not overwritten while a
+// reader is open.
+func readRemovedLog(t *testing.T, s LogStore, r LogReader, want []record) {
+	t.Helper()
 	other, err := s.CreateLog(t.Context(), blobfs.NewID())
 	noError(t, err)
 	appendAll(t, other, Bytes(4, 200_000), Bytes(5, 200_000), Bytes(6, 200_000))
@@ -327,42 +342,19 @@ func testLogRemove(t *testing.T, s LogStore) {
 		}
 	}
 	noError(t, r.Close())
-
-	w, err = s.CreateLog(t.Context(), id) // the name is free again
-	noError(t, err)
-	same(t, readLog(t, s, w.ID()), nil)
 }
 
 func testParallelLogs(t *testing.T, s LogStore) {
 	var group sync.WaitGroup
 	for g := range 4 {
 		group.Go(func() {
-			id := blobfs.NewID()
-			w, err := s.CreateLog(t.Context(), id)
+			w, err := s.CreateLog(t.Context(), blobfs.NewID())
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			var mu sync.Mutex
-			got := map[int64][]byte{}
-			var appenders sync.WaitGroup
-			for a := range 3 { // appends of one log take turns
-				appenders.Go(func() {
-					for i := range 10 {
-						p := Bytes(uint64(g*1000+a*100+i), 20_000)
-						pos, err := w.Append(t.Context(), p)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						mu.Lock()
-						got[pos] = p
-						mu.Unlock()
-					}
-				})
-			}
-			appenders.Wait()
-			r, err := s.OpenLog(t.Context(), id)
+			want := appendInParallel(t, w, g)
+			r, err := s.OpenLog(t.Context(), w.ID())
 			if err != nil {
 				t.Error(err)
 				return
@@ -370,7 +362,7 @@ func testParallelLogs(t *testing.T, s LogStore) {
 			defer r.Close()
 			for range 30 {
 				p, pos, err := r.Next()
-				if err != nil || !bytes.Equal(p, got[pos]) {
+				if err != nil || !bytes.Equal(p, want[pos]) {
 					t.Errorf("record at %d: %v", pos, err)
 					return
 				}
@@ -378,6 +370,31 @@ func testParallelLogs(t *testing.T, s LogStore) {
 		})
 	}
 	group.Wait()
+}
+
+// appendInParallel appends ten payloads on each of three goroutines and returns them by position.
+// Appends of one log take turns.
+func appendInParallel(t *testing.T, w LogWriter, seed int) map[int64][]byte {
+	var mu sync.Mutex
+	appended := map[int64][]byte{}
+	var appenders sync.WaitGroup
+	for a := range 3 {
+		appenders.Go(func() {
+			for i := range 10 {
+				p := Bytes(uint64(seed*1000+a*100+i), 20_000)
+				pos, err := w.Append(t.Context(), p)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				appended[pos] = p
+				mu.Unlock()
+			}
+		})
+	}
+	appenders.Wait()
+	return appended
 }
 
 func testLogCancelled(t *testing.T, s LogStore) {

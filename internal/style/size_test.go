@@ -17,11 +17,11 @@ const (
 var (
 	largePackages = map[string]int{}
 	largeTypes    = map[string]int{
-		"node.Node": 93, "node/quotas.Service": 43,
-		"node/formation.Former": 42, "tablet.Server": 103, "tablet.Tablet": 65,
+		"node.Node":     93,
+		"tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
-		"blobfs/blobtest": 34, "blobfs/repair": 34, "master": 32, "node": 31, "node/dataapi": 37, "node/quotas": 31, "node/users": 34, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
+		"node": 31, "tablet/sstable/twopass": 40,
 	}
 )
 

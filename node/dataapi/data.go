@@ -303,9 +303,7 @@ func (d *Service) checkAndMutate(c *rpc.Call) {
 		err = a.Settle(d.Ctx)
 	}
 	if err != nil {
-		err = d.Tablets.Misrouted(a, err, r.Table, r.TableID, r.Row)
-		m.RefundBoth(err)
-		reply.Fail(c, err)
+		d.refuseBoth(c, a, m, err, r.Table, r.TableID, r.Row)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
@@ -335,10 +333,15 @@ func (d *Service) readModifyWrite(c *rpc.Call) {
 		err = a.Settle(d.Ctx)
 	}
 	if err != nil {
-		err = d.Tablets.Misrouted(a, err, r.Table, r.TableID, r.Row)
-		m.RefundBoth(err)
-		reply.Fail(c, err)
+		d.refuseBoth(c, a, m, err, r.Table, r.TableID, r.Row)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })
+}
+
+// refuseBoth refunds and fails a call that was charged by TakeBoth.
+func (d *Service) refuseBoth(c *rpc.Call, a *authz.Access, m quotas.Metered, err error, name string, id uint64, row []byte) {
+	err = d.Tablets.Misrouted(a, err, name, id, row)
+	m.RefundBoth(err)
+	reply.Fail(c, err)
 }

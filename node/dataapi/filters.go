@@ -46,6 +46,11 @@ func (d *Service) program(c *rpc.Call, name string, coded []byte) (*table.Progra
 	if table.CheapToCompile(f) {
 		return d.filters.compile(coded, f, d.Limits)
 	}
+	return d.compileInTurn(c, name, coded, f)
+}
+
+// compileInTurn compiles a filter when it is the caller's turn.
+func (d *Service) compileInTurn(c *rpc.Call, name string, coded []byte, f table.Filter) (*table.Program, error) {
 	if t := d.turnsFor(c, name); t != nil {
 		defer t.release()
 		if err := t.Take(c.Context()); err != nil {

@@ -35,16 +35,13 @@ type scan struct {
 	resume []byte
 }
 
-func (d *Service) scanOpen(c *rpc.Call) {
-	var r api.ScanOpenRequest
-	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
-		return
-	}
+// newScan returns the scan that a request describes, without its filter.
+func newScan(r *api.ScanOpenRequest, owner string) *scan {
 	start, end, empty := r.Range()
 	start = bytes.Clone(start)
 	s := &scan{
 		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: start}, resume: start, owner: authz.SubjectOf(c).Owner(),
+		rg: tablet.Range{Start: start}, resume: start, owner: owner,
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -55,6 +52,15 @@ func (d *Service) scanOpen(c *rpc.Call) {
 	if empty {
 		s.rg.End = []byte{}
 	}
+	return s
+}
+
+func (d *Service) scanOpen(c *rpc.Call) {
+	var r api.ScanOpenRequest
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
+		return
+	}
+	s := newScan(&r, authz.SubjectOf(c).Owner())
 	cur, err := d.cursors.begin(s) // before its filter is compiled
 	if err != nil {
 		reply.Fail(c, err)
@@ -141,26 +147,31 @@ func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	}
 	memory.UntilSent(c)
 	m.Charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
-	switch {
-	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
-		// There are rows before the first one that is not served here. Without Parts the next
-		// call gets the error: the client may not see where that row is.
-		kept, err = d.endBatch(&b, cur, s.parts && bytes.Equal(b.resume, b.next))
-	case err != nil:
-		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Start) {
-			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
-		}
-		err = d.Tablets.Misrouted(a, err, s.table, s.id, s.rg.Start)
-	case b.next == nil || s.left == 0:
-		b.rows.End(0, nil)
-	default:
-		kept, err = d.endBatch(&b, cur, false)
-	}
-	if err != nil {
+	if kept, err = d.finishBatch(a, cur, &b, err); err != nil {
 		reply.Fail(c, err)
 		return
 	}
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+}
+
+// finishBatch completes a batch whose reading ended with err. kept reports whether the cursor remains, for the next batch.
+func (d *Service) finishBatch(a *authz.Access, cur *cursor, b *batch, err error) (kept bool, _ error) {
+	s := cur.scan
+	switch {
+	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
+		// There are rows before the first one that is not served here. Without Parts the next
+		// call gets the error: the client may not see where that row is.
+		return d.endBatch(b, cur, s.parts && bytes.Equal(b.resume, b.next))
+	case err != nil:
+		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Start) {
+			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
+		}
+		return false, d.Tablets.Misrouted(a, err, s.table, s.id, s.rg.Start)
+	case b.next == nil || s.left == 0:
+		b.rows.End(0, nil)
+		return false, nil
+	}
+	return d.endBatch(b, cur, false)
 }
 
 // scanFailed answers with an error after which a scan with a known cursor can continue: nothing was read. It reports whether the

@@ -110,7 +110,7 @@ func (f *Former) noteOutcome(addr string, err error) {
 
 func (f *Former) requestPromise(ctx context.Context, a actPromise) {
 	f.mu.Lock()
-	a.request.founder = f.mu.self // the founder's addresses may have become known since
+	a.request.founder = f.mu.members.self // the founder's addresses may have become known since
 	f.mu.Unlock()
 	var answer promiseAnswer
 	peer, err := f.call(ctx, a.to, MethodPromise, a.request.append, answer.decode)
@@ -130,7 +130,7 @@ func (f *Former) requestPromise(ctx context.Context, a actPromise) {
 
 func (f *Former) requestJoin(ctx context.Context, a actAskJoin) {
 	f.mu.Lock()
-	q := joinRequest{Peer: f.mu.self, cluster: a.cluster, key: f.keys[0]}
+	q := joinRequest{Peer: f.mu.members.self, cluster: a.cluster, key: f.keys[0]}
 	f.mu.Unlock()
 	var answer joinAnswer
 	_, err := f.call(ctx, a.to, MethodJoin, q.append, answer.decode)
@@ -149,11 +149,7 @@ func (f *Former) requestJoin(ctx context.Context, a actAskJoin) {
 	if f.mu.cluster != "" {
 		return
 	}
-	for _, p := range answer.members {
-		if p.ID != f.mu.self.ID && !f.cfg.Removed(p.ID) {
-			f.mu.discovered[p.ID] = p
-		}
-	}
+	f.mu.members.join(answer.members)
 	f.mu.raftEpoch = max(f.mu.raftEpoch, answer.raftEpoch)
 	f.applyLocked(f.mu.machine.joinAnswered(answer))
 }

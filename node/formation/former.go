@@ -32,17 +32,14 @@ type Former struct {
 	// node's life, so that no answer is sent before the state that it reports is durable.
 	mu struct {
 		sync.Mutex
-		machine    *machine
-		self       Peer
-		cluster    string // empty while fresh
-		raftEpoch  uint64
-		err        error            // why Run fails
-		members    []Peer           // by SetMembers
-		discovered map[string]Peer  // members found by hello, by id
-		remembered []Peer           // remembered from the last run, not listed by gossip yet
-		calling    map[string]bool  // calls in progress
-		foreign    map[string]error // why the node at an address to join is not of this cluster
-		stopped    bool
+		machine   *machine
+		members   members
+		cluster   string // empty while fresh
+		raftEpoch uint64
+		err       error            // why Run fails
+		calling   map[string]bool  // calls in progress
+		foreign   map[string]error // why the node at an address to join is not of this cluster
+		stopped   bool
 		// join makes gossip contact a member; nil before SetGossip.
 		join func(context.Context, Peer)
 	}
@@ -69,13 +66,13 @@ func New(cfg Config) (*Former, error) {
 			f.join = append(f.join, a)
 		}
 	}
-	f.mu.self, f.mu.cluster, f.mu.raftEpoch = cfg.Self, cfg.Cluster, cfg.RaftEpoch
-	f.mu.discovered, f.mu.calling, f.mu.foreign = map[string]Peer{}, map[string]bool{}, map[string]error{}
-	f.mu.remembered, err = f.file.read(cfg.Cluster)
+	f.mu.cluster, f.mu.raftEpoch = cfg.Cluster, cfg.RaftEpoch
+	f.mu.calling, f.mu.foreign = map[string]bool{}, map[string]error{}
+	remembered, err := f.file.read(cfg.Cluster)
 	if err != nil { // they are optional
 		f.log.Warn("remembered peers not read", "err", err)
 	}
-	f.mu.remembered = slices.DeleteFunc(f.mu.remembered, func(p Peer) bool { return cfg.Removed(p.ID) })
+	f.mu.members = newMembers(cfg.Self, remembered, cfg.Removed)
 	f.mu.machine = newMachine(cfg.Self, cfg.Expect, f.keys[0], cfg.Store.State(), cfg.newID)
 	f.mu.machine.cluster = cfg.Cluster
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -110,7 +107,7 @@ func (f *Former) Run(ctx context.Context) (Outcome, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o := Outcome{Cluster: f.mu.cluster, Founder: f.mu.machine.founder, RaftEpoch: f.mu.raftEpoch, Members: f.knownLocked()}
+	o := Outcome{Cluster: f.mu.cluster, Founder: f.mu.machine.founder, RaftEpoch: f.mu.raftEpoch, Members: f.mu.members.known()}
 	f.mu.machine.known = nil // fresh nodes call by themselves
 	f.startLocked(f.findMembers)
 	return o, nil
@@ -172,7 +169,7 @@ func (f *Former) startRound(ctx context.Context) {
 		f.applyLocked(f.mu.machine.tick())
 		return
 	}
-	for _, addr := range f.targetsLocked(seeds) {
+	for _, addr := range f.mu.members.targets(seeds) {
 		f.sendHelloLocked(addr)
 	}
 }
@@ -187,16 +184,16 @@ func (f *Former) finished(waited time.Duration) (bool, error) {
 	switch {
 	case f.mu.err != nil:
 		return true, f.mu.err
-	case f.mu.cluster != "" && (f.cfg.Cluster == "" || len(f.mu.discovered) > 0):
+	case f.mu.cluster != "" && (f.cfg.Cluster == "" || len(f.mu.members.discovered) > 0):
 		return true, nil
-	case len(f.mu.discovered) > 0 || f.mu.machine.seen != "":
+	case len(f.mu.members.discovered) > 0 || f.mu.machine.seen != "":
 		return false, nil
 	}
 	all := waited >= otherWait || !slices.ContainsFunc(f.mu.machine.seeds, func(addr string) bool {
-		return f.mu.foreign[addr] == nil && f.mu.machine.answered[addr] != f.mu.self.ID
+		return f.mu.foreign[addr] == nil && f.mu.machine.answered[addr] != f.mu.members.self.ID
 	})
 	for _, addr := range f.mu.machine.seeds {
-		if id := f.mu.machine.answered[addr]; id != "" && id != f.mu.self.ID {
+		if id := f.mu.machine.answered[addr]; id != "" && id != f.mu.members.self.ID {
 			return false, nil // some may be ours
 		}
 	}
@@ -282,10 +279,10 @@ func (f *Former) startLocked(run func()) bool {
 // helloLocked returns this node's hello.
 func (f *Former) helloLocked() hello {
 	h := f.mu.machine.hello()
-	h.Peer, h.cluster, h.version, h.raftEpoch = f.mu.self, f.mu.cluster, f.cfg.Version, f.mu.raftEpoch
+	h.Peer, h.cluster, h.version, h.raftEpoch = f.mu.members.self, f.mu.cluster, f.cfg.Version, f.mu.raftEpoch
 	if f.mu.cluster != "" {
 		h.fresh = nil
-		h.members = sample(f.knownLocked(), membersMax)
+		h.members = sample(f.mu.members.known(), membersMax)
 	}
 	return h
 }
@@ -298,7 +295,7 @@ func (f *Former) handleHelloLocked(addr string, h hello, answer bool) error {
 		return &OtherClusterError{Address: addr, Node: nodeText(h.Peer), Ours: f.mu.cluster, Theirs: h.cluster}
 	case !f.knowsKey(h.key):
 		return &OtherKeyError{Address: addr, Node: nodeText(h.Peer)}
-	case h.ID == f.mu.self.ID:
+	case h.ID == f.mu.members.self.ID:
 		if answer && f.seedLocked(addr) {
 			f.mu.machine.answered[addr] = h.ID
 		}
@@ -314,30 +311,15 @@ func (f *Former) handleHelloLocked(addr string, h hello, answer bool) error {
 
 // discoverLocked records a member of the cluster, and those that it names.
 func (f *Former) discoverLocked(h hello) {
-	add := func(p Peer, caller bool) {
-		_, known := f.mu.discovered[p.ID]
-		accept := known && caller || !known && len(f.mu.discovered) < peersMax
-		if !accept || p.ID == f.mu.self.ID || !p.valid() || f.cfg.Removed(p.ID) {
-			return
-		}
-		met := f.knownAtLocked(p)
-		f.mu.discovered[p.ID] = p
-		if join := f.mu.join; !met && caller && join != nil {
-			f.startLocked(func() { join(f.ctx, p) })
-		}
+	if unknown := f.mu.members.discover(h.Peer, true); unknown && f.mu.join != nil {
+		join := f.mu.join
+		f.startLocked(func() { join(f.ctx, h.Peer) })
 	}
-	add(h.Peer, true)
 	for _, p := range h.members {
-		add(p, false)
+		f.mu.members.discover(p, false)
 	}
 	f.mu.raftEpoch = max(f.mu.raftEpoch, h.raftEpoch)
 	f.wake()
-}
-
-// metLocked reports whether a member is known with this gossip address.
-func (f *Former) knownAtLocked(p Peer) bool {
-	same := func(m Peer) bool { return m.ID == p.ID && m.Gossip == p.Gossip }
-	return p.Gossip == "" || same(f.mu.discovered[p.ID]) || slices.ContainsFunc(f.mu.members, same)
 }
 
 // Close stops the goroutines that Run left running.

@@ -1,228 +1,109 @@
 package formation
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"strings"
-	"time"
 )
 
-// SetMembers replaces the members known to gossip, dead or alive, without this node. They are
-// listed in hellos and stored in the file of peers. The error is the file's.
-func (f *Former) SetMembers(members []Peer, raftEpoch uint64) error {
-	f.mu.Lock()
-	f.mu.members = slices.DeleteFunc(slices.Clone(members), func(p Peer) bool { return p.ID == f.mu.self.ID || f.cfg.Removed(p.ID) })
-	f.mu.raftEpoch = max(f.mu.raftEpoch, raftEpoch)
+// members is what a node knows of the other members of its cluster, from three sources. It is not
+// safe for concurrent use.
+type members struct {
+	self       Peer
+	removed    func(id string) bool
+	listed     []Peer          // by gossip
+	discovered map[string]Peer // found by hello, by id
+	remembered []Peer          // from the last run, not listed by gossip yet
+}
+
+func newMembers(self Peer, remembered []Peer, removed func(id string) bool) members {
+	m := members{self: self, removed: removed, discovered: map[string]Peer{}}
+	m.remembered = slices.DeleteFunc(remembered, m.isRemoved)
+	return m
+}
+
+func (m *members) isRemoved(p Peer) bool { return m.removed(p.ID) }
+
+// known returns the members. An entry of gossip takes precedence over a hello, and that over the
+// file.
+func (m *members) known() []Peer {
+	all := slices.Clone(m.listed)
+	add := func(p Peer) {
+		if p.ID != m.self.ID && !slices.ContainsFunc(all, func(o Peer) bool { return o.ID == p.ID }) {
+			all = append(all, p)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.discovered)) {
+		add(m.discovered[id])
+	}
+	for _, p := range m.remembered {
+		add(p)
+	}
+	return all
+}
+
+// list replaces the members that gossip lists.
+func (m *members) list(all []Peer) {
+	m.listed = slices.DeleteFunc(slices.Clone(all), func(p Peer) bool { return p.ID == m.self.ID || m.removed(p.ID) })
 	is := func(p Peer) bool {
-		return slices.ContainsFunc(members, func(m Peer) bool { return m.ID == p.ID })
+		return slices.ContainsFunc(all, func(o Peer) bool { return o.ID == p.ID })
 	}
-	f.mu.remembered = slices.DeleteFunc(f.mu.remembered, is)
-	maps.DeleteFunc(f.mu.discovered, func(_ string, p Peer) bool { return is(p) })
-	f.mu.Unlock()
-	return f.remember()
+	m.remembered = slices.DeleteFunc(m.remembered, is)
+	maps.DeleteFunc(m.discovered, func(_ string, p Peer) bool { return is(p) })
 }
 
-// remember writes the known members to the file of peers.
-func (f *Former) remember() error {
-	f.mu.Lock()
-	cluster, all := f.mu.cluster, f.knownLocked()
-	f.mu.Unlock()
-	if cluster == "" {
-		return nil
+// discover records a member that another one named in a hello, or that sent it: caller. It reports
+// whether gossip should contact the member, because its address was not known.
+func (m *members) discover(p Peer, caller bool) (unknown bool) {
+	_, known := m.discovered[p.ID]
+	accept := known && caller || !known && len(m.discovered) < peersMax
+	if !accept || p.ID == m.self.ID || !p.valid() || m.removed(p.ID) {
+		return false
 	}
-	return f.file.write(cluster, all)
+	met := m.knownAt(p)
+	m.discovered[p.ID] = p
+	return !met
 }
 
-// ForgetRemoved drops the members that Config.Removed now reports, from the file of peers, too. The
-// error is the file's.
-func (f *Former) ForgetRemoved() error {
-	gone := func(p Peer) bool { return f.cfg.Removed(p.ID) }
-	f.mu.Lock()
-	f.mu.members = slices.DeleteFunc(f.mu.members, gone)
-	f.mu.remembered = slices.DeleteFunc(f.mu.remembered, gone)
-	maps.DeleteFunc(f.mu.discovered, func(_ string, p Peer) bool { return gone(p) })
-	f.mu.Unlock()
-	return f.remember()
+// join records the members named by the node that admitted this one.
+func (m *members) join(all []Peer) {
+	for _, p := range all {
+		if p.ID != m.self.ID && !m.removed(p.ID) {
+			m.discovered[p.ID] = p
+		}
+	}
 }
 
-// SetGossip sets the address of this node's gossip, which Config.Self lacks, and join, which has
-// gossip contact a member. Join is called for each member that calls from an address that
-// SetMembers did not name. It may block.
-func (f *Former) SetGossip(addr string, join func(context.Context, Peer)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.self.Gossip, f.mu.join = addr, join
+// knownAt reports whether a member is known with this gossip address.
+func (m *members) knownAt(p Peer) bool {
+	same := func(o Peer) bool { return o.ID == p.ID && o.Gossip == p.Gossip }
+	return p.Gossip == "" || same(m.discovered[p.ID]) || slices.ContainsFunc(m.listed, same)
 }
 
-// Seeds returns the gossip addresses of known and remembered members, for gossip to try.
-func (f *Former) Seeds() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// forgetRemoved drops the members that were removed from the cluster.
+func (m *members) forgetRemoved() {
+	m.listed = slices.DeleteFunc(m.listed, m.isRemoved)
+	m.remembered = slices.DeleteFunc(m.remembered, m.isRemoved)
+	maps.DeleteFunc(m.discovered, func(_ string, p Peer) bool { return m.isRemoved(p) })
+}
+
+// gossip returns the gossip addresses of the members.
+func (m *members) gossip() []string {
 	var addrs []string
-	for _, p := range f.knownLocked() {
-		if p.Gossip != "" && p.Gossip != f.mu.self.Gossip && !slices.Contains(addrs, p.Gossip) {
+	for _, p := range m.known() {
+		if p.Gossip != "" && p.Gossip != m.self.Gossip && !slices.Contains(addrs, p.Gossip) {
 			addrs = append(addrs, p.Gossip)
 		}
 	}
 	return addrs
 }
 
-// knownLocked returns the known members. An entry of gossip takes precedence over a hello, and that
-// over the file.
-func (f *Former) knownLocked() []Peer {
-	all := slices.Clone(f.mu.members)
-	add := func(p Peer) {
-		if p.ID != f.mu.self.ID && !slices.ContainsFunc(all, func(o Peer) bool { return o.ID == p.ID }) {
-			all = append(all, p)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(f.mu.discovered)) {
-		add(f.mu.discovered[id])
-	}
-	for _, p := range f.mu.remembered {
-		add(p)
-	}
-	return all
-}
-
-// sample returns at most limit of the peers, at random.
-func sample(all []Peer, limit int) []Peer {
-	if len(all) <= limit {
-		return all
-	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:limit]
-}
-
-const (
-	// findEvery is the maximum pause between hellos to members that gossip does not know, and
-	// findFirst the first one. The pause doubles in between: nodes of a cluster that restarts at
-	// new addresses come up one after the other.
-	findEvery = 15 * time.Second
-	findFirst = 500 * time.Millisecond
-	// findMax bounds the hellos of one round.
-	findMax = 16
-)
-
-// findMembers looks for members that gossip does not know, until Close.
-func (f *Former) findMembers() {
-	for every := findFirst; ; every = min(2*every, findEvery) {
-		seeds := resolve(f.ctx, f.join)
-		f.mu.Lock()
-		addrs := f.targetsLocked(seeds)
-		rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
-		for _, addr := range addrs[:min(len(addrs), findMax)] {
-			f.sendHelloLocked(addr)
-		}
-		lost := every == findEvery && len(addrs) > 0 && len(f.mu.members) == 0 && len(f.mu.discovered) == 0
-		f.mu.Unlock()
-		if lost && f.rejections.first("", errNoMembers) {
-			f.log.Warn("no other member answers at its last address; if members have new addresses, restart this node with --join and one of them",
-				"addresses", strings.Join(addrs[:min(len(addrs), findMax)], ", "))
-		}
-		wait := time.NewTimer(every*3/4 + rand.N(every/2))
-		select {
-		case <-wait.C:
-		case <-f.ctx.Done():
-			wait.Stop()
-			return
-		}
-	}
-}
-
-// errNoMembers is the log limiter's key for the warning that no member answers.
-var errNoMembers = errors.New("no member answers")
-
-// targets returns the addresses at which a restarted member looks for others.
-func (f *Former) targets() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.targetsLocked(f.join)
-}
-
-// targetsLocked returns the seeds and the addresses of members that gossip does not know.
-func (f *Former) targetsLocked(seeds []string) []string {
+// targets returns the seeds and the addresses of members that gossip does not list.
+func (m *members) targets(seeds []string) []string {
 	addrs := slices.Clone(seeds)
-	for _, p := range slices.Concat(f.mu.remembered, slices.Collect(maps.Values(f.mu.discovered))) {
-		if p.RPC != "" && p.RPC != f.mu.self.RPC && !slices.Contains(addrs, p.RPC) {
+	for _, p := range slices.Concat(m.remembered, slices.Collect(maps.Values(m.discovered))) {
+		if p.RPC != "" && p.RPC != m.self.RPC && !slices.Contains(addrs, p.RPC) {
 			addrs = append(addrs, p.RPC)
 		}
 	}
 	return addrs
-}
-
-// seedLocked reports whether the address is one to join.
-func (f *Former) seedLocked(addr string) bool {
-	return slices.Contains(f.join, addr) || slices.Contains(f.mu.machine.seeds, addr)
-}
-
-// Waiting describes what the node waits for before it belongs to a cluster.
-func (f *Former) Waiting() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m, at := f.mu.machine, strings.Join(f.join, ", ")
-	switch {
-	case f.mu.cluster != "" && f.cfg.Cluster != "":
-		return fmt.Sprintf("another node of cluster %s to answer at the addresses of %d remembered peers or at %q", f.mu.cluster, len(f.mu.remembered), at)
-	case f.mu.cluster != "":
-		return "nothing"
-	case m.seen != "":
-		return fmt.Sprintf("cluster %s to admit it", m.seen)
-	case m.state.Promise != nil:
-		return fmt.Sprintf("node %s, last at %s, which it has promised to let found the cluster: start that node. "+
-			"If its data is lost, restart all nodes that have no cluster yet with empty data folders", m.state.Promise.Founder, m.state.Promise.RPC)
-	case m.expect == 0:
-		return fmt.Sprintf("a cluster to answer at %s", at)
-	}
-	return m.waiting(at)
-}
-
-// waiting describes what a node waits for that is to form a cluster with others.
-func (m *machine) waiting(at string) string {
-	var with, without, pending []string
-	for _, p := range slices.SortedFunc(maps.Values(m.known), func(a, b *fresh) int { return cmp.Compare(a.ID, b.ID) }) {
-		text := nodeText(p.Peer) + " at " + p.RPC
-		if m.alive(p) {
-			with = append(with, text)
-		} else {
-			without = append(without, text)
-		}
-		if !m.granted[p.ID] {
-			pending = append(pending, text)
-		}
-	}
-	with = append([]string{"this one"}, with...)
-	text := fmt.Sprintf("%d nodes to form a cluster; %d are known: %s", m.expect, len(with), strings.Join(with, ", "))
-	if m.state.Active {
-		text = fmt.Sprintf("promises to let it found a cluster of %d nodes, from %s", m.expect, strings.Join(pending, ", "))
-	}
-	if len(without) > 0 {
-		text += fmt.Sprintf("; %s do not answer", strings.Join(without, ", "))
-	}
-	answered := 0
-	for _, addr := range m.seeds {
-		if m.answered[addr] != "" {
-			answered++
-		}
-	}
-	if len(m.seeds) > 0 && 2*answered <= len(m.seeds) {
-		text += fmt.Sprintf("; only %d of the %d addresses to join answer, a majority must: %s", answered, len(m.seeds), at)
-	}
-	for id, expect := range m.mismatched {
-		text += fmt.Sprintf("; node %s expects %d nodes: start all with the same --expect", id, expect)
-		break
-	}
-	return text
-}
-
-// Knows reports whether another member with that id is known.
-func (f *Former) Knows(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.knownLocked(), func(p Peer) bool { return p.ID == id })
 }

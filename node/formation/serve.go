@@ -74,7 +74,7 @@ func (f *Former) onPromise(c *rpc.Call) (func(*wire.Encoder), error) {
 		return nil, err
 	}
 	var acts []any
-	answer := promiseAnswer{node: f.mu.self.ID, attempt: q.attempt, cluster: f.mu.cluster}
+	answer := promiseAnswer{node: f.mu.members.self.ID, attempt: q.attempt, cluster: f.mu.cluster}
 	if f.mu.cluster == "" {
 		answer, acts = f.mu.machine.onPromise(q)
 		f.applyLocked(acts)
@@ -116,7 +116,7 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.log.Info("node admitted", "node", nodeText(q.Peer), "id", q.ID, "rpc", q.RPC)
-	a := joinAnswer{cluster: cluster, raftEpoch: f.mu.raftEpoch, members: append([]Peer{f.mu.self}, sample(f.knownLocked(), membersMax-1)...)}
+	a := joinAnswer{cluster: cluster, raftEpoch: f.mu.raftEpoch, members: append([]Peer{f.mu.members.self}, sample(f.mu.members.known(), membersMax-1)...)}
 	return a.append, nil
 }
 

@@ -2,10 +2,7 @@ package quotas
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"strconv"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -13,7 +10,6 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -55,74 +51,30 @@ func (qs *Service) setOwner(ctx context.Context, a authz.ChangeRequest, user str
 				return err
 			}
 		}
-		if err := qs.saveOwner(ctx, s.ID, user); err != nil {
+		if err := qs.records.setOwner(ctx, s.ID, user); err != nil {
 			return err
 		}
-		if _, err := qs.nextQuotaEpoch(ctx); err != nil {
+		if _, err := qs.records.nextEpoch(ctx); err != nil {
 			return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 		}
 		return nil
 	})
 }
 
-func (qs *Service) saveOwner(ctx context.Context, tableID uint64, user string) error {
-	if user != "" {
-		_, err := qs.Catalog.Set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
-		return err
-	}
-	err := qs.Catalog.Remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
 // OwnCreator records the owner of a table that is about to be created. Nodes need to know it only if the owner has a quota: they read owners
 // when a quota is set later.
 func (qs *Service) OwnCreator(ctx context.Context, creator string, tableID uint64) error {
-	if err := qs.saveOwner(ctx, tableID, creator); err != nil {
+	if err := qs.records.setOwner(ctx, tableID, creator); err != nil {
 		return err
 	}
-	r, _, err := qs.quotaAt(ctx, quota.PrincipalFile(creator))
+	r, _, err := qs.records.get(ctx, quota.PrincipalFile(creator))
 	if err == nil && r != nil && r.BytesMax > 0 {
-		_, err = qs.nextQuotaEpoch(ctx)
+		_, err = qs.records.nextEpoch(ctx)
 	}
 	return err
 }
 
 // Owners returns the owners of tables by id.
 func (qs *Service) Owners(ctx context.Context) (map[uint64]string, error) {
-	names, err := qs.Catalog.List(ctx, quota.OwnersDir)
-	if err != nil {
-		return nil, err
-	}
-	all := map[uint64]string{}
-	for _, name := range names {
-		f, err := qs.Meta.Current().Get(ctx, path.Join(quota.OwnersDir, name))
-		if errors.Is(err, metaapi.ErrNotFound) { // dropped meanwhile
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		owner, err := quota.DecodeOwner(f.Data)
-		id, bad := strconv.ParseUint(name, 10, 64)
-		if err = errors.Join(err, bad); err != nil {
-			qs.damaged.WarnError(qs.Log, "owner of a table skipped: its file is damaged", err, "file", f.Path)
-			continue
-		}
-		all[id] = owner
-	}
-	return all, nil
-}
-
-// forgetOwner removes the ownership of a removed user's tables.
-func (qs *Service) forgetOwner(ctx context.Context, user string) (found bool, err error) {
-	all, err := qs.Owners(ctx)
-	for id, owner := range all {
-		if owner == user {
-			found, err = true, errors.Join(err, qs.saveOwner(ctx, id, ""))
-		}
-	}
-	return found, err
+	return qs.records.owners(ctx)
 }

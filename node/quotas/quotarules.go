@@ -15,7 +15,6 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -80,19 +79,6 @@ func (qs *Service) quotaFile(ctx context.Context, of, name string) (string, erro
 	return "", reply.BadRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))
 }
 
-// quotaAt returns a quota, or nil if there is none.
-func (qs *Service) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
-	f, err := qs.Meta.Get(ctx, file)
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	r, err := quota.Decode(f.Data)
-	return r, f.Generation, err
-}
-
 // setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
 func (qs *Service) setQuota(ctx context.Context, a authz.ChangeRequest, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
@@ -154,62 +140,32 @@ func (qs *Service) changeQuota(ctx context.Context, a authz.ChangeRequest, of st
 		if err != nil {
 			return err
 		}
-		for {
-			old, gen, err := qs.quotaAt(ctx, file)
-			if err != nil {
-				return err
-			}
-			next, err := edit(old)
-			if err != nil {
-				return err
-			}
-			switch {
-			case !next.Empty():
-				_, err = qs.Catalog.Set(ctx, file, next.Encode(), gen)
-			case gen != 0:
-				err = qs.Catalog.Remove(ctx, file, gen)
-			}
-			if errors.Is(err, metaapi.ErrGeneration) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if _, err := qs.nextQuotaEpoch(ctx); err != nil {
-				return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
-			}
-			return nil
+		if err := qs.records.edit(ctx, file, edit); err != nil {
+			return err
 		}
+		if _, err := qs.records.nextEpoch(ctx); err != nil {
+			return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
+		}
+		return nil
 	})
 }
 
 // ForgetTable removes the quota and the owner of a dropped table. They would have no effect: ids are not reused.
 func (qs *Service) ForgetTable(ctx context.Context, tableID uint64) {
-	_, err := qs.forgetQuotaAt(ctx, quota.TableFile(tableID))
-	if _, ownerErr := qs.forgetQuotaAt(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
+	_, err := qs.records.remove(ctx, quota.TableFile(tableID))
+	if _, ownerErr := qs.records.remove(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
 		qs.Log.Warn("quota of dropped table not removed", "table_id", tableID, "err", errors.Join(err, ownerErr))
 	}
 }
 
 // ForgetUser removes the quota of a removed user, and the ownership of tables: a later user of that name has none.
 func (qs *Service) ForgetUser(ctx context.Context, name string) (found bool, err error) {
-	owned, err := qs.forgetOwner(ctx, name)
+	owned, err := qs.records.forgetOwner(ctx, name)
 	if err != nil {
 		return owned, err
 	}
-	found, err = qs.forgetQuotaAt(ctx, quota.PrincipalFile(name))
+	found, err = qs.records.remove(ctx, quota.PrincipalFile(name))
 	return found || owned, err
-}
-
-func (qs *Service) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
-	err = qs.Catalog.Remove(ctx, file, metaapi.AnyGeneration)
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return false, nil
-	}
-	if err == nil {
-		_, err = qs.nextQuotaEpoch(ctx)
-	}
-	return true, err
 }
 
 func (qs *Service) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
@@ -224,7 +180,7 @@ func (qs *Service) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.R
 			dir = quota.PrincipalsDir
 		}
 		first := len(all.Quotas)
-		err := qs.eachQuota(ctx, dir, func(name string, r *quota.Record) error {
+		err := qs.records.each(ctx, dir, func(name string, r *quota.Record) error {
 			if id, err := strconv.ParseUint(name, 10, 64); of == api.QuotaOfTable && (err != nil || tables[id] != r.Name) {
 				return nil // of one that was dropped
 			}
@@ -244,7 +200,7 @@ func (qs *Service) addUsed(ctx context.Context, all *api.Quotas, tables map[uint
 	if !slices.ContainsFunc(all.Quotas, func(q api.QuotaInfo) bool { return q.Bounds[0].Kind == api.QuotaBytes }) {
 		return nil
 	}
-	owners, err := qs.Owners(ctx)
+	owners, err := qs.records.owners(ctx)
 	if err != nil {
 		return err
 	}

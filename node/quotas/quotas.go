@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -53,7 +52,7 @@ type quotas struct {
 // servers.
 type Service struct {
 	Config
-	damaged loglimit.ByReason // files
+	records records
 	state   quotas
 }
 
@@ -87,7 +86,7 @@ type Server struct {
 }
 
 func New(cfg Config) *Service {
-	qs := &Service{Config: cfg}
+	qs := &Service{Config: cfg, records: records{log: cfg.Log, catalog: cfg.Catalog, meta: cfg.Meta}}
 	qs.state.began, qs.state.changed = cfg.Began, make(chan chan struct{})
 	return qs
 }
@@ -206,7 +205,7 @@ func (qs *Service) readQuotas(ctx context.Context) error {
 	if !cached {
 		f, err := s.Get(ctx, quota.EpochFile)
 		if errors.Is(err, metaapi.ErrNotFound) { // only existing files are cached
-			_, err = qs.nextQuotaEpoch(ctx)
+			_, err = qs.records.nextEpoch(ctx)
 			return err
 		}
 		if err != nil {
@@ -247,8 +246,16 @@ func (qs *Service) tablesChanged(set *meterSet) bool {
 // loadQuotas reads all quotas. Existing meters are kept.
 func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
 	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
+	if err := qs.loadOfTables(ctx, set, old); err != nil {
+		return nil, err
+	}
+	return set, qs.loadOfUsers(ctx, set, old)
+}
+
+// loadOfTables adds the quotas of tables to set.
+func (qs *Service) loadOfTables(ctx context.Context, set, old *meterSet) error {
 	s := qs.Meta.Current()
-	err := qs.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
+	return qs.records.each(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
 		schema, gen, err := namespace.ReadSchema(ctx, s, r.Name)
 		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
 			return nil // the table was dropped
@@ -259,24 +266,24 @@ func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, er
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+// loadOfUsers adds the quotas of users to set.
+func (qs *Service) loadOfUsers(ctx context.Context, set, old *meterSet) error {
 	var owners map[uint64]string // read on demand
-	err = qs.eachQuota(ctx, quota.PrincipalsDir, func(name string, r *quota.Record) (err error) {
+	return qs.records.each(ctx, quota.PrincipalsDir, func(name string, r *quota.Record) (err error) {
 		set.users[name] = qs.meterOf(set, old, quotaOfUser(name), fmt.Sprintf("user %q", name), r)
 		if r.BytesMax == 0 {
 			return nil
 		}
 		if owners == nil {
-			if owners, err = qs.Owners(ctx); err != nil {
+			if owners, err = qs.records.owners(ctx); err != nil {
 				return err
 			}
 		}
 		set.bound(set.users[name], ownedBy(owners, name)...)
 		return nil
 	})
-	return set, err
 }
 
 func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
@@ -286,32 +293,6 @@ func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
 		}
 	}
 	return tables
-}
-
-// eachQuota calls each for the quotas in a directory, and stops at its error. Unreadable quotas are skipped.
-func (qs *Service) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
-	names, err := qs.Catalog.List(ctx, dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		f, err := qs.Meta.Current().Get(ctx, path.Join(dir, name))
-		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		r, err := quota.Decode(f.Data)
-		if err != nil {
-			qs.damaged.WarnError(qs.Log, "quota skipped: its file is damaged", err, "file", f.Path)
-			continue
-		}
-		if err := each(name, r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // mayNotGrow sets the tables to which nothing may be added. Results for a quota that has since been raised or removed are ignored.
@@ -356,20 +337,6 @@ func (qs *Service) aliveServers() int {
 		}
 	}
 	return max(servers, 1)
-}
-
-// nextQuotaEpoch makes all nodes reread the quotas. It creates the file if there is none.
-func (qs *Service) nextQuotaEpoch(ctx context.Context) (uint64, error) {
-	for {
-		f, err := qs.Meta.Get(ctx, quota.EpochFile)
-		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-			return 0, err
-		}
-		made, err := qs.Catalog.Set(ctx, quota.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
-		if !errors.Is(err, metaapi.ErrGeneration) {
-			return made, err
-		}
-	}
 }
 
 // Has reports whether a quota of a table is in force on this node.

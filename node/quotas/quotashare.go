@@ -90,17 +90,22 @@ func (qs *Service) reportUse(set *meterSet, since time.Duration) {
 			return
 		}
 		if a.over != nil {
-			over := map[string]*api.QuotaError{}
-			for id, o := range a.over {
-				if name := names[id]; name != "" {
-					over[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
-				}
-			}
-			qs.state.mayNotGrow(set, over)
+			qs.state.mayNotGrow(set, quotaErrors(a.over, names))
 		}
 		r.tables = nil
 		more = reporter.Answered(qs.state.Now(), a.epoch, set.of, r.rates, a.shares)
 	}
+}
+
+// quotaErrors returns the errors of exceeded quotas by the names of their tables.
+func quotaErrors(over map[uint64]quota.Over, names map[uint64]string) map[string]*api.QuotaError {
+	errs := map[string]*api.QuotaError{}
+	for id, o := range over {
+		if name := names[id]; name != "" {
+			errs[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
+		}
+	}
+	return errs
 }
 
 // askUse sends a report to the master, which may be this node.
@@ -212,14 +217,7 @@ func (r *useReport) append(e *wire.Encoder) {
 func (r *useReport) decode(d *wire.Decoder, values int) error {
 	r.server = d.Str()
 	for range d.ArrayMax(reportsMax) {
-		more := d.Array() - 1 - quota.Kinds
-		x := quota.Report{Key: d.Str()}
-		for k := range x.Shares {
-			rest := d.Array() - 3
-			x.Shares[k], x.Offered[k], x.Refused[k] = d.Float(), d.Float(), d.Bool()
-			skip(d, rest)
-		}
-		skip(d, more)
+		x := decodeRates(d)
 		if d.Err() != nil {
 			return d.Err()
 		}
@@ -241,6 +239,19 @@ func (r *useReport) decode(d *wire.Decoder, values int) error {
 		r.round = d.Uint()
 	}
 	return d.Err()
+}
+
+// decodeRates decodes the part of a report that is about one quota.
+func decodeRates(d *wire.Decoder) quota.Report {
+	more := d.Array() - 1 - quota.Kinds
+	x := quota.Report{Key: d.Str()}
+	for k := range x.Shares {
+		rest := d.Array() - 3
+		x.Shares[k], x.Offered[k], x.Refused[k] = d.Float(), d.Float(), d.Bool()
+		skip(d, rest)
+	}
+	skip(d, more)
+	return x
 }
 
 func (a *useAnswer) append(e *wire.Encoder) {

@@ -84,27 +84,19 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 	}
 	return acc.changeRights(ctx, authz.ChangeRequest{Caller: caller, Method: method, Name: r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
-		var s *table.Schema // as it is now
-		if r.Table != "" {
-			var err error
-			if s, err = acc.Authz.SchemaFor(ctx, r.Table); err != nil {
-				return err
-			}
-			tableID = s.ID
+		s, err := acc.grantTarget(ctx, r, &g)
+		if err != nil {
+			return err
 		}
-		if r.Family != "" {
-			f := s.Family(r.Family)
-			if f == nil {
-				return &table.NoFamilyError{Table: s.Name, Family: r.Family}
-			}
-			g.Family = f.ID
+		if s != nil {
+			tableID = s.ID
 		}
 		if method == api.MethodGrant && g.Principal != acl.Everyone {
 			if err := acc.Check(ctx, g.Principal); err != nil {
 				return err
 			}
 		}
-		err := acc.editPolicy(ctx, tableID, func(p *acl.Policy) (*acl.Policy, error) {
+		err = acc.policies.edit(ctx, tableID, func(p *acl.Policy) (*acl.Policy, error) {
 			if s != nil {
 				p = p.Prune(s)
 			}
@@ -119,6 +111,25 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 		})
 		return grantError(err)
 	})
+}
+
+// grantTarget returns the current schema of the table in a request, and sets the family of g; nil for the cluster.
+func (acc *Service) grantTarget(ctx context.Context, r *api.GrantRequest, g *acl.Grant) (*table.Schema, error) {
+	if r.Table == "" {
+		return nil, nil
+	}
+	s, err := acc.Authz.SchemaFor(ctx, r.Table)
+	if err != nil {
+		return nil, err
+	}
+	if r.Family != "" {
+		f := s.Family(r.Family)
+		if f == nil {
+			return nil, &table.NoFamilyError{Table: s.Name, Family: r.Family}
+		}
+		g.Family = f.ID
+	}
+	return s, nil
 }
 
 // grantError converts errors about grants to their API form.
@@ -155,21 +166,12 @@ func (acc *Service) listGrants(ctx context.Context, caller *authz.Subject, r *ap
 func (acc *Service) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
 	schemas := []*table.Schema{s}
 	if s == nil {
-		names, err := acc.Catalog.Names(ctx)
-		if err != nil {
+		if schemas, err = acc.allSchemas(ctx); err != nil {
 			return nil, err
-		}
-		schemas[0] = &table.Schema{} // the cluster
-		for _, name := range names {
-			if s, err := acc.Authz.SchemaFor(ctx, name); err == nil {
-				schemas = append(schemas, s)
-			} else if !errors.Is(err, api.ErrNoTable) {
-				return nil, err
-			}
 		}
 	}
 	for _, s := range schemas {
-		p, _, err := acc.policy(ctx, s.ID)
+		p, _, err := acc.policies.get(ctx, s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -183,6 +185,23 @@ func (acc *Service) grantsOn(ctx context.Context, s *table.Schema, wanted func(p
 		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Family, b.Family))
 	})
 	return all, nil
+}
+
+// allSchemas returns the schemas of all tables, after an empty one for the cluster.
+func (acc *Service) allSchemas(ctx context.Context) ([]*table.Schema, error) {
+	names, err := acc.Catalog.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	schemas := []*table.Schema{{}}
+	for _, name := range names {
+		if s, err := acc.Authz.SchemaFor(ctx, name); err == nil {
+			schemas = append(schemas, s)
+		} else if !errors.Is(err, api.ErrNoTable) {
+			return nil, err
+		}
+	}
+	return schemas, nil
 }
 
 func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
@@ -200,9 +219,9 @@ func (acc *Service) PruneGrants(ctx context.Context, s *table.Schema) {
 	if acc.Authz.Open {
 		return
 	}
-	p, _, err := acc.policy(ctx, s.ID)
+	p, _, err := acc.policies.get(ctx, s.ID)
 	if err == nil && len(p.Prune(s).Grants) < len(p.Grants) {
-		err = acc.editPolicy(ctx, s.ID, func(p *acl.Policy) (*acl.Policy, error) { return p.Prune(s), nil })
+		err = acc.policies.edit(ctx, s.ID, func(p *acl.Policy) (*acl.Policy, error) { return p.Prune(s), nil })
 		if err == nil {
 			_, err = acc.nextEpoch(ctx)
 		}

@@ -18,7 +18,7 @@ type credentials struct {
 
 // checkAdminWithout returns api.ErrLastAdmin if the cluster would have no administrator without these credentials.
 func (acc *Service) checkAdminWithout(ctx context.Context, lost credentials) error {
-	cluster, _, err := acc.policy(ctx, acl.Cluster)
+	cluster, _, err := acc.policies.get(ctx, acl.Cluster)
 	if err != nil || !cluster.Rights(lost.of).Has(acl.Admin) {
 		return err
 	}
@@ -46,7 +46,7 @@ func (acc *Service) checkAdminLeft(ctx context.Context, p *acl.Policy, lost cred
 	if len(byToken) == 0 {
 		return api.ErrLastAdmin
 	}
-	tokens, err := acc.accessTokens(ctx, "")
+	tokens, err := acc.tokens.list(ctx, "")
 	if err != nil {
 		return err
 	}

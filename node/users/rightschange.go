@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
-	"strconv"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
@@ -51,54 +48,6 @@ func (acc *Service) changeRights(ctx context.Context, a authz.ChangeRequest, do 
 		}
 		return err
 	})
-}
-
-// policy returns the grants on a table, or on the cluster, and their generation.
-func (acc *Service) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
-	f, err := acc.Meta.Get(ctx, acl.PolicyFile(tableID))
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return &acl.Policy{Table: tableID}, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	p, err := acl.DecodePolicy(f.Data)
-	return p, f.Generation, err
-}
-
-// policies returns the objects with grants: the cluster, and tables by id, including tables that do not exist.
-func (acc *Service) policies(ctx context.Context) ([]uint64, error) {
-	names, err := acc.Catalog.List(ctx, path.Dir(acl.TableFile(0)))
-	if err != nil {
-		return nil, err
-	}
-	ids := []uint64{acl.Cluster}
-	for _, name := range names {
-		id, err := strconv.ParseUint(name, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("grants on a table without an id: %w", err)
-		}
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids, nil
-}
-
-// editPolicy changes the grants on a table, or on the cluster.
-func (acc *Service) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Policy) (*acl.Policy, error)) error {
-	for {
-		old, gen, err := acc.policy(ctx, tableID)
-		if err != nil {
-			return err
-		}
-		next, err := edit(old)
-		if err != nil {
-			return err
-		}
-		if _, err = acc.Changes.SetAsMaster(ctx, acl.PolicyFile(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
-			return err
-		}
-	}
 }
 
 // GrantCreator grants the creator of a new table the right to administer it. No new epoch is needed: no server has cached rights on

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
 	"time"
 
@@ -33,7 +32,11 @@ const principalLife = 365 * 24 * time.Hour
 const tokenLife = 90 * 24 * time.Hour
 
 // Service manages users, their credentials and their grants. Changes are made by the master's node.
-type Service struct{ Config }
+type Service struct {
+	Config
+	policies policies
+	tokens   tokens
+}
 
 // Config has what the service needs of the node.
 type Config struct {
@@ -53,7 +56,13 @@ type Config struct {
 }
 
 // New returns the service.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service {
+	return &Service{
+		Config:   cfg,
+		policies: policies{cfg.Catalog, cfg.Meta, cfg.Changes},
+		tokens:   tokens{cfg.Log, cfg.Catalog, cfg.Meta, cfg.Changes},
+	}
+}
 
 // Register registers the methods of accounts.
 func (acc *Service) Register(r method.Registrar) {
@@ -176,18 +185,13 @@ func (acc *Service) addUser(ctx context.Context, r *api.AddUserRequest) (*api.Ad
 	}
 	var ended []*token.AccessRecord
 	if len(r.Request) == 0 {
-		if ended, err = acc.checkTokenLimit(ctx, r.Name); err != nil {
+		if ended, err = acc.tokens.checkLimit(ctx, r.Name); err != nil {
 			return nil, err
 		}
 	}
 	if p == nil {
-		p, made.New = &acl.Principal{Name: r.Name, Created: time.Now()}, true
-		// Remove what an interrupted removal of an earlier user of that name has left behind.
-		if _, err := acc.forgetUser(ctx, p.Name); err != nil {
-			return nil, err
-		}
-		// The new generation is above every credential of that earlier user.
-		if p.Generation, err = acc.nextEpoch(ctx); err != nil {
+		made.New = true
+		if p, err = acc.newPrincipal(ctx, r.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -210,8 +214,21 @@ func (acc *Service) addUser(ctx context.Context, r *api.AddUserRequest) (*api.Ad
 			return nil, err
 		}
 	}
-	acc.forgetTokens(ctx, ended)
+	acc.tokens.deleteEnded(ctx, ended)
 	return made, nil
+}
+
+// newPrincipal returns a principal to be added.
+func (acc *Service) newPrincipal(ctx context.Context, name string) (*acl.Principal, error) {
+	p := &acl.Principal{Name: name, Created: time.Now()}
+	// Remove what an interrupted removal of an earlier user of that name has left behind.
+	if _, err := acc.forgetUser(ctx, p.Name); err != nil {
+		return nil, err
+	}
+	// The new generation is above every credential of that earlier user.
+	var err error
+	p.Generation, err = acc.nextEpoch(ctx)
+	return p, err
 }
 
 // accessToken issues an access token. It is valid once its record is written.
@@ -247,49 +264,6 @@ func (acc *Service) signUser(signer *pki.Authority, r *api.AddUserRequest, p *ac
 	return nil
 }
 
-// accessTokens returns the access tokens of one user, or of all users, by user. Unreadable records are skipped: they
-// authenticate no client, and must not keep other tokens from being revoked.
-func (acc *Service) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
-	return acc.tokensBut(ctx, of, func(name string, err error) error {
-		acc.Log.Warn("access token record unreadable", "token", name, "err", err)
-		return nil
-	})
-}
-
-// allAccessTokens is accessTokens, but fails if a record is unreadable.
-func (acc *Service) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
-	return acc.tokensBut(ctx, of, func(_ string, err error) error { return err })
-}
-
-// tokensBut returns access tokens by user. It skips unreadable records for which bad returns nil.
-func (acc *Service) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
-	names, err := acc.Catalog.List(ctx, authz.TokensDir)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string][]*token.AccessRecord{}
-	for _, name := range names {
-		f, err := acc.Meta.Get(ctx, path.Join(authz.TokensDir, name))
-		if errors.Is(err, metaapi.ErrNotFound) { // revoked meanwhile
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		r, err := token.DecodeAccess(f.Data)
-		if err != nil {
-			if err := bad(name, err); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if of == "" || of == r.Principal {
-			all[r.Principal] = append(all[r.Principal], r)
-		}
-	}
-	return all, nil
-}
-
 // checkRevocation rejects a revocation request that contradicts itself, or that revokes the caller's own certificate. The
 // cluster keeps no list of certificates, so it cannot check that an administrator has another one. The caller has one.
 func checkRevocation(caller *authz.Subject, r *api.RevokeUserRequest) error {
@@ -314,28 +288,38 @@ func (acc *Service) revokeUser(ctx context.Context, r *api.RevokeUserRequest) er
 	if err != nil {
 		return err
 	}
-	if r.Certificate != "" {
+	switch {
+	case r.Certificate != "":
 		if err := p.Lose(r.Certificate, time.Now()); err != nil {
 			return &table.LimitError{What: "certificates of a user that are revoked one by one", Limit: acl.LostMax, Got: acl.LostMax + 1}
 		}
 		_, err := acc.Changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 		return err
+	case r.Token != "":
+		return acc.revokeToken(ctx, p.Name, r.Token)
 	}
-	if r.Token != "" {
-		tokens, err := acc.accessTokens(ctx, p.Name)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(tokens[p.Name], func(t *token.AccessRecord) bool { return t.ID.String() == r.Token })
-		if i < 0 {
-			return &api.TokenRefusedError{Reason: api.TokenUnknown, Text: fmt.Sprintf("user %q has no token with the id %.40s", p.Name, r.Token)}
-		}
-		id := tokens[p.Name][i].ID
-		if err := acc.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
-			return err
-		}
-		return acc.Changes.DeleteAsMaster(ctx, authz.TokenPath(id))
+	return acc.revokeAll(ctx, p, gen)
+}
+
+// revokeToken revokes the access token of a user with that id.
+func (acc *Service) revokeToken(ctx context.Context, user, tokenID string) error {
+	tokens, err := acc.tokens.list(ctx, user)
+	if err != nil {
+		return err
 	}
+	i := slices.IndexFunc(tokens[user], func(t *token.AccessRecord) bool { return t.ID.String() == tokenID })
+	if i < 0 {
+		return &api.TokenRefusedError{Reason: api.TokenUnknown, Text: fmt.Sprintf("user %q has no token with the id %.40s", user, tokenID)}
+	}
+	id := tokens[user][i].ID
+	if err := acc.checkAdminWithout(ctx, credentials{of: user, token: &id}); err != nil {
+		return err
+	}
+	return acc.Changes.DeleteAsMaster(ctx, authz.TokenPath(id))
+}
+
+// revokeAll revokes all credentials of the user p, whose file has the generation gen.
+func (acc *Service) revokeAll(ctx context.Context, p *acl.Principal, gen uint64) error {
 	if err := acc.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
 	}
@@ -350,20 +334,11 @@ func (acc *Service) revokeUser(ctx context.Context, r *api.RevokeUserRequest) er
 	if _, err := acc.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
 		return err
 	}
-	tokens, err := acc.accessTokens(ctx, p.Name)
+	tokens, err := acc.tokens.list(ctx, p.Name)
 	if err != nil {
 		return err
 	}
-	return acc.deleteTokens(ctx, tokens[p.Name])
-}
-
-func (acc *Service) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
-	for _, t := range all {
-		if err := acc.Changes.DeleteAsMaster(ctx, authz.TokenPath(t.ID)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return acc.tokens.delete(ctx, tokens[p.Name])
 }
 
 // removeUser removes a user with its tokens and grants. If the user does not exist, it removes what an interrupted removal
@@ -393,31 +368,36 @@ func (acc *Service) removeUser(ctx context.Context, name string) error {
 
 // forgetUser removes the tokens, quota and grants of a user that does not exist. It reports whether there were any.
 func (acc *Service) forgetUser(ctx context.Context, name string) (found bool, err error) {
-	tokens, err := acc.allAccessTokens(ctx, name)
+	tokens, err := acc.tokens.listAll(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	if err := acc.deleteTokens(ctx, tokens[name]); err != nil {
+	if err := acc.tokens.delete(ctx, tokens[name]); err != nil {
 		return false, err
 	}
 	found, err = acc.ForgetQuota(ctx, name)
 	if err != nil {
 		return found, err
 	}
-	found = found || len(tokens[name]) > 0
-	ids, err := acc.policies(ctx)
+	granted, err := acc.forgetGrants(ctx, name)
+	return err == nil && (found || granted || len(tokens[name]) > 0), err
+}
+
+// forgetGrants removes the grants of a user.
+func (acc *Service) forgetGrants(ctx context.Context, name string) (found bool, err error) {
+	ids, err := acc.policies.tables(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, id := range ids {
-		old, _, err := acc.policy(ctx, id)
+		old, _, err := acc.policies.get(ctx, id)
 		if err != nil {
 			return false, err
 		}
 		if len(old.Forget(name).Grants) == len(old.Grants) {
 			continue
 		}
-		err = acc.editPolicy(ctx, id, func(p *acl.Policy) (*acl.Policy, error) { return p.Forget(name), nil })
+		err = acc.policies.edit(ctx, id, func(p *acl.Policy) (*acl.Policy, error) { return p.Forget(name), nil })
 		if err != nil {
 			return false, err
 		}
@@ -450,7 +430,7 @@ func (acc *Service) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.R
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := acc.accessTokens(ctx, "")
+	tokens, err := acc.tokens.list(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -464,17 +444,21 @@ func (acc *Service) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.R
 		if p == nil { // removed meanwhile
 			continue
 		}
-		u := api.UserInfo{Name: p.Name, Disabled: p.Disabled, CreatedMS: max(0, p.Created.UnixMilli()), Generation: p.Generation}
-		for _, t := range tokens[name] {
-			i := api.UserToken{ID: t.ID.String(), CreatedMS: t.Created.UnixMilli(), Comment: t.Comment}
-			if !t.Ends.IsZero() {
-				i.EndsMS = t.Ends.UnixMilli()
-			}
-			u.Tokens = append(u.Tokens, i)
-		}
-		all.Users = append(all.Users, u)
+		all.Users = append(all.Users, userInfo(p, tokens[name]))
 	}
 	return all.Append, nil
+}
+
+func userInfo(p *acl.Principal, tokens []*token.AccessRecord) api.UserInfo {
+	u := api.UserInfo{Name: p.Name, Disabled: p.Disabled, CreatedMS: max(0, p.Created.UnixMilli()), Generation: p.Generation}
+	for _, t := range tokens {
+		i := api.UserToken{ID: t.ID.String(), CreatedMS: t.Created.UnixMilli(), Comment: t.Comment}
+		if !t.Ends.IsZero() {
+			i.EndsMS = t.Ends.UnixMilli()
+		}
+		u.Tokens = append(u.Tokens, i)
+	}
+	return u
 }
 
 func userStateEvent(disabled bool) string {

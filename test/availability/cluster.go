@@ -45,14 +45,9 @@ const settleTimeout = 3 * time.Minute
 func newCluster(ctx context.Context, program, dir, memory string) (*cluster, error) {
 	f := &cluster{program: program, dir: dir, memory: memory}
 	for i := range nodes {
-		p := &process{name: fmt.Sprintf("n%d", i+1)}
-		for _, addr := range []*string{&p.rpc, &p.gossip} {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return nil, err
-			}
-			*addr = l.Addr().String()
-			l.Close()
+		p, err := newProcess(fmt.Sprintf("n%d", i+1))
+		if err != nil {
+			return nil, err
 		}
 		f.nodes = append(f.nodes, p)
 	}
@@ -78,6 +73,20 @@ func newCluster(ctx context.Context, program, dir, memory string) (*cluster, err
 		}
 		return err
 	})
+}
+
+// newProcess returns a node with free addresses, which is not started.
+func newProcess(name string) (*process, error) {
+	p := &process{name: name}
+	for _, addr := range []*string{&p.rpc, &p.gossip} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		*addr = l.Addr().String()
+		l.Close()
+	}
+	return p, nil
 }
 
 func (f *cluster) addrs() string {
@@ -217,18 +226,23 @@ func (f *cluster) settled(ctx context.Context, id uint64) error {
 		if time.Since(since) < quietTime {
 			return errors.New("tablets moved recently")
 		}
-		for _, p := range f.nodes {
-			s, err := f.status(ctx, p)
-			if err != nil {
-				return err
-			}
-			if s.LogReplicas < s.Replicas || s.NodesAlive < nodes {
-				return fmt.Errorf("%s has logs on %d of %d nodes, and sees %d nodes", p.name, s.LogReplicas, s.Replicas, s.NodesAlive)
-			}
-		}
-		_, err = f.leader(ctx)
-		return err
+		return f.complete(ctx)
 	})
+}
+
+// complete returns an error unless all nodes see each other, have their logs on all replicas, and have a leader.
+func (f *cluster) complete(ctx context.Context) error {
+	for _, p := range f.nodes {
+		s, err := f.status(ctx, p)
+		if err != nil {
+			return err
+		}
+		if s.LogReplicas < s.Replicas || s.NodesAlive < nodes {
+			return fmt.Errorf("%s has logs on %d of %d nodes, and sees %d nodes", p.name, s.LogReplicas, s.Replicas, s.NodesAlive)
+		}
+	}
+	_, err := f.leader(ctx)
+	return err
 }
 
 // quietTime is how long no tablet must have moved.

@@ -67,6 +67,11 @@ func measure(ctx context.Context, o *options) (err error) {
 			}
 		}()
 	}
+	return measureIn(ctx, o)
+}
+
+// measureIn measures and reports the figures of a new cluster in the directory of o.
+func measureIn(ctx context.Context, o *options) error {
 	f, err := newCluster(ctx, o.program, o.dir, o.memory)
 	if f != nil {
 		defer f.stop()
@@ -112,26 +117,11 @@ func (f *figure) at(share float64) float64 {
 
 // report prints figures.
 func report(o *options, figures []*figure) error {
-	load := machineLoad()
 	if o.json {
-		e := json.NewEncoder(os.Stdout)
-		for _, f := range figures {
-			unit := "ms"
-			if f.counts {
-				unit = "count"
-			}
-			object := map[string]any{"figure": f.what, "unit": unit, "tries": len(f.all), "p50": f.at(0.5), "p99": f.at(0.99), "max": f.at(1), "all": f.all, "load_average": load}
-			if f.goal >= 0 {
-				object["goal"] = f.goal
-			}
-			if err := e.Encode(object); err != nil {
-				return err
-			}
-		}
-		return nil
+		return reportJSON(figures)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "FIGURE\tTRIES\tP50\tP99\tMAX\tGOAL (load average %s)\n", load)
+	fmt.Fprintf(w, "FIGURE\tTRIES\tP50\tP99\tMAX\tGOAL (load average %s)\n", machineLoad())
 	for _, f := range figures {
 		unit, goal := " ms", "-"
 		if f.counts {
@@ -143,6 +133,26 @@ func report(o *options, figures []*figure) error {
 		fmt.Fprintf(w, "%s\t%d\t%.0f%s\t%.0f%s\t%.0f%s\t%s\n", f.what, len(f.all), f.at(0.5), unit, f.at(0.99), unit, f.at(1), unit, goal)
 	}
 	return w.Flush()
+}
+
+// reportJSON prints an object for each figure.
+func reportJSON(figures []*figure) error {
+	load := machineLoad()
+	e := json.NewEncoder(os.Stdout)
+	for _, f := range figures {
+		unit := "ms"
+		if f.counts {
+			unit = "count"
+		}
+		object := map[string]any{"figure": f.what, "unit": unit, "tries": len(f.all), "p50": f.at(0.5), "p99": f.at(0.99), "max": f.at(1), "all": f.all, "load_average": load}
+		if f.goal >= 0 {
+			object["goal"] = f.goal
+		}
+		if err := e.Encode(object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // machineLoad returns the load averages.

@@ -170,20 +170,24 @@ func (r *run) fill(ctx context.Context, victim *process) error {
 	if err != nil {
 		return err
 	}
-	left := int64(r.o.mib)<<20 - s.MemtableBytes
+	return r.write(ctx, mine, int64(r.o.mib)<<20-s.MemtableBytes)
+}
+
+// write writes rows of about that many bytes to tablets.
+func (r *run) write(ctx context.Context, tablets []int, bytes int64) error {
 	value := make([]byte, cellBytes)
 	_, _ = rand.Read(value)
 	t := r.f.c.Table(tableName)
-	for n := 0; left > 0; n++ {
+	for n := 0; bytes > 0; n++ {
 		var rows []*client.RowMutation
 		for range 1000 {
-			row := rowOf(mine[(n+len(rows))%len(mine)], fmt.Sprintf("%x", len(rows)*7919+n*104729))
+			row := rowOf(tablets[(n+len(rows))%len(tablets)], fmt.Sprintf("%x", len(rows)*7919+n*104729))
 			rows = append(rows, client.NewRowMutation(row).Set("f:fill", value))
 		}
 		if err := t.ApplyAll(ctx, rows); err != nil {
 			return fmt.Errorf("fill memtables: %w", err)
 		}
-		left -= int64(len(rows)) * cellBytes
+		bytes -= int64(len(rows)) * cellBytes
 	}
 	return nil
 }

@@ -185,17 +185,8 @@ func (l *load) phase() string {
 func (l *load) verify(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	there := map[string]bool{}
-	s := l.t.Scan(ctx)
-	defer s.Close()
-	for s.Next() {
-		r := s.Row()
-		if err := check(string(r.Key), r); err != nil {
-			return 0, err
-		}
-		there[string(r.Key)] = true
-	}
-	if err := s.Err(); err != nil {
+	there, err := l.scan(ctx)
+	if err != nil {
 		return 0, err
 	}
 	acknowledged, lost := 0, []string{}
@@ -214,4 +205,19 @@ func (l *load) verify(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("%d of %d acknowledged rows are gone: %s", len(lost), acknowledged, strings.Join(lost[:min(len(lost), failuresShown)], ", "))
 	}
 	return acknowledged, nil
+}
+
+// scan checks all rows and returns their keys.
+func (l *load) scan(ctx context.Context) (map[string]bool, error) {
+	keys := map[string]bool{}
+	s := l.t.Scan(ctx)
+	defer s.Close()
+	for s.Next() {
+		r := s.Row()
+		if err := check(string(r.Key), r); err != nil {
+			return nil, err
+		}
+		keys[string(r.Key)] = true
+	}
+	return keys, s.Err()
 }

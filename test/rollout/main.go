@@ -61,6 +61,11 @@ func run(addr, credential string, workers int, pause time.Duration) error {
 	l.start(ctx)
 	defer l.stop()
 	fmt.Println("loading")
+	return answer(ctx, l)
+}
+
+// answer answers the questions on the standard input, until it ends.
+func answer(ctx context.Context, l *load) error {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		switch in.Text() {
