@@ -31,8 +31,8 @@ func (n *Node) openStore(ctx context.Context) error {
 		}
 	}
 	b := n.cfg.budget()
-	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: n.blobMembers, Lists: serverLists{n}, Logs: replog.Config{WindowBytes: int(b.logWindow)},
-		Repair: repair.Config{Workers: b.copies}, WindowBytes: b.blobWindow}, blobfs.Config{
+	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: n.blobMembers, Lists: serverLists{n}, Logs: replog.Config{WindowBytes: int(b.LogWindow)},
+		Repair: repair.Config{Workers: b.Copies}, WindowBytes: b.BlobWindow}, blobfs.Config{
 		Folders: identity.BlobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.disks.Reserve(), ExtentBytes: n.cfg.ExtentBytes,
 		MasterKeys: n.masterKeys,
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/gossip"
@@ -76,7 +77,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	n.gossipKey.Hold(keys.GossipKeys)
 	n.authority.Hold(keys.Authority, keys.Next)
 	n.security = certs.New(certs.Config{Log: n.log, Keys: n.keys(), Credential: keys.Credential, Dial: n.cfg.dial, Rejected: n.removed.Rejected,
-		ConnsOfPrincipalMax: n.cfg.connsMax() / principalShare, ForStrangers: func(method string) bool { return guards[method].To == authz.Strangers },
+		ConnsOfPrincipalMax: budget.ConnsMax(n.cfg.MemoryBytes) / budget.PrincipalShare, ForStrangers: func(method string) bool { return guards[method].To == authz.Strangers },
 		Renew: n.authority.RenewOwn, Signs: n.authority.Holds})
 	n.authz.Open = false
 	return nil

@@ -9,13 +9,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/machine"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/masterkeys"
-	"github.com/steledb/stele/tablet/sstable"
 )
 
 // Config is the configuration of a node. Zero values mean the defaults.
@@ -146,71 +145,12 @@ func (c Config) validate() error {
 	return nil
 }
 
-// budget divides a node's memory (I13). The shares and programBytes add up to no more than the whole. The garbage collector uses what is free
-// of them: they are hardly ever all full at once.
-type budget struct {
-	memtables, cache, rpc, message, results, large int64
-	metadataMemtables, metadataCache               int64
-	compaction, metadataCompaction                 int64
-	learn                                          int64 // of two-pass compression
-	logBatch, logWindow                            int64 // of commit logs
-	blobWindow                                     int64 // of each file being written to other nodes
-	sort                                           int64 // of one sort of a piece of a dead server's log
-	sorts                                          int   // concurrent sorts
-	locks                                          int64 // of the lock service: users' state, and the leader's for their sessions
-	cursors                                        int64 // of open scans: keys and filter programs
-	copies                                         int   // concurrent copies of extents to this node, and from it
-}
-
-// logBytes is the memory of commit logs' buffers: four batches, and what is being written: as it is sent, and twice as it is written here.
-// METADATA's log has batches of its own, and little being written.
-func (b *budget) logBytes() int64 { return 4*b.logBatch + 3*b.logWindow + 4*b.metadataLogBatch() }
-
-// blobBytes is the memory of replicas being written: each server writes two files at a time.
-func (b *budget) blobBytes() int64 { return 4*b.blobWindow + int64(b.copies)*blobfs.CopyMemory }
-
-// encryptionBytes is the memory of the buffers for encrypted files. With many disks and little memory it is an estimate below their bound, which
-// would need all disks at their highest concurrency.
-func (c Config) encryptionBytes() int64 {
-	if c.Encryption == (masterkeys.Source{}) {
-		return 0
+// budget divides the node's memory.
+func (c Config) budget() budget.Budget {
+	locks := lockserver.ShareOf(c.MemoryBytes, authz.OpenClients)
+	folders := 0
+	if c.Encryption != (masterkeys.Source{}) {
+		folders = len(c.DataDirs)
 	}
-	return min(int64(len(c.DataDirs))*blobfs.EncryptionMemory, c.MemoryBytes/16)
-}
-
-// sortBytes is the cache memory that a sort reserves: what is sorted, and the buffers for reading and writing.
-func (b *budget) sortBytes() int64 { return b.sort + 8<<20 }
-
-func (b *budget) metadataLogBatch() int64 { return b.logBatch / 8 }
-
-// runtimeBytes is the memory limit of the Go runtime.
-func (c Config) runtimeBytes() int64 { return c.MemoryBytes - max(c.MemoryBytes/10, programBytes) }
-
-// programBytes is the memory of a process that the Go runtime does not count: pages of the program, and the kernel's memory for its connections.
-const programBytes = 56 << 20
-
-// gossipStreams bounds the memory of gossip streams. It is not a share: it is hardly used unless the port is flooded.
-func (c Config) gossipStreams() int64 { return min(12<<20, c.MemoryBytes/32) }
-
-func (c Config) budget() budget {
-	m, all := c.MemoryBytes, c.runtimeBytes()
-	b := budget{message: min(320<<20, m/10), compaction: min(256<<20, all/10)}
-	b.rpc = max(m/10, 2*b.message) // a read buffer doubles until the message fits
-	b.learn = min(24<<20, max(10<<20, all/16))
-	b.logBatch, b.logWindow = min(4<<20, m/256), min(8<<20, m/128)
-	b.sort, b.sorts = min(80<<20, m/16), 1
-	if m >= 4<<30 {
-		b.sorts = 2
-	}
-	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
-	locks := lockserver.ShareOf(m, authz.OpenClients)
-	b.locks, b.cursors = locks.AllBytes+locks.AllLeaderBytes, m/dataapi.CursorMemoryShare
-	rest := all - b.locks - b.cursors - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - c.encryptionBytes() - sstable.ZstdMemory
-	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
-	b.cache = rest - b.memtables - b.results - b.large
-	b.metadataMemtables, b.metadataCache = min(m/80, 64<<20), min(m/40, 256<<20)
-	b.memtables, b.cache = b.memtables-b.metadataMemtables, b.cache-b.metadataCache
-	b.metadataCompaction = b.compaction / 4
-	b.compaction -= b.metadataCompaction
-	return b
+	return budget.Of(c.MemoryBytes, budget.Fixed{Locks: locks.AllBytes + locks.AllLeaderBytes, Cursors: c.MemoryBytes / dataapi.CursorMemoryShare, EncryptedFolders: folders})
 }

@@ -51,7 +51,7 @@
 // The holder of the lock of /servers/<node> is a tablet server, named by the node and the lock's generation (tabletserver.go). In
 // fact it is two (serverpair.go): the one for METADATA's tablets has its own commit logs, from when it gets, or may get, its first
 // tablet. So METADATA is available soon after a node's death, and users' writes do not delay changes of it. Both start without
-// tablets; the master's commands load them (clustertablets.go, tabletcommand.go). Acquiring a tablet is a compare-and-set on its row
+// tablets; the master's commands load them (packages command and assign). Acquiring a tablet is a compare-and-set on its row
 // of METADATA (package metarows), which a node accesses as any client does. When the lock is lost, the server is closed. Under the next
 // lock there is another server, without tablets. A server checks before each operation, and again before it answers, that it holds
 // the lock.

@@ -61,7 +61,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 		return fmt.Errorf("join the cluster: it is %s, but the node's certificate belongs to %s", out.Cluster, want)
 	}
 	return n.members.Start(n.former, out.Members, gossip.Config{
-		Bind: n.cfg.Gossip, Advertise: advertise.Host(n.cfg.Advertise), Keys: n.gossipKey.Keys(), StreamMemory: n.cfg.gossipStreams(),
+		Bind: n.cfg.Gossip, Advertise: advertise.Host(n.cfg.Advertise), Keys: n.gossipKey.Keys(), StreamMemory: n.cfg.budget().GossipStreams,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/locate"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -71,16 +72,9 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 	}
 }
 
-// neighbour returns the node that a refusal names.
-type neighbour struct{}
-
-func (neighbour) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {
-	return "10.0.0.7:7106", "n7", table == "parts"
-}
-
 func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	n, conn := oneNode(t)
-	n.elsewhere = newGuide(neighbour{})
+	n.locator = func() locate.Locator { return neighbour{} }
 	s, err := table.NewSchema("parts", 99).Apply(table.FamilySpec{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
@@ -148,4 +142,11 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 			t.Errorf("samples from %q: %q, %v, want %q", start, keys, err, want)
 		}
 	}
+}
+
+// neighbour returns the node that a refusal names.
+type neighbour struct{}
+
+func (neighbour) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {
+	return "10.0.0.7:7106", "n7", table == "parts"
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/assign"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/lockserver"
@@ -133,10 +134,16 @@ func (n *Node) startMaster() {
 	n.mastership = cancel
 	n.master = master.New(master.Config{
 		ID: n.id(), Group: n.voter.ForMaster(), Nodes: n.commands, Servers: n.members.Servers, Acquire: n.acquireMaster,
-		Tablets: &clusterTablets{n: n, rows: n.rows, to: n.commands, allCreated: map[uint64]bool{}},
+		Tablets: n.masterTablets(),
 		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})
 	n.background.Go(func() { n.master.Run(ctx) })
+}
+
+// masterTablets returns the master's access to tablets.
+func (n *Node) masterTablets() *assign.Tablets {
+	return assign.New(assign.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Metadata: n.rows, Commands: n.commands, Store: n.store.Load,
+		Members: n.blobMembers.Members, AddressOf: n.members.AddressOf, Sequencer: func() metaapi.Sequencer { return n.master.Sequencer() }})
 }
 
 func (n *Node) acquireMaster(ctx context.Context) (master.Lock, error) {

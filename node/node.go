@@ -19,6 +19,7 @@ import (
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
+	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
@@ -28,6 +29,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/locate"
 	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
@@ -69,7 +71,7 @@ type Node struct {
 	stage atomic.Pointer[string]
 
 	rpc         *rpc.Server
-	reservation reservation
+	reservation budget.Reservation
 	rpcAddr     net.Addr
 	monitor     *monitor.Service
 	// passphrase encrypts the authorities' keys; empty for none.
@@ -108,9 +110,10 @@ type Node struct {
 	// sorting is a semaphore of the pieces of dead servers' logs that are sorted here.
 	sorting chan struct{}
 	server  atomic.Pointer[tabletServer] // the current one, or the last; nil before the first
-	// elsewhere locates rows that this node does not serve; nil if nothing does.
-	elsewhere *guide
-	master    *master.Master
+	// locator locates rows that this node does not serve.
+	locator func() locate.Locator
+	locate  *locate.Service
+	master  *master.Master
 
 	limits      table.Limits
 	data        *dataapi.Service
@@ -158,8 +161,8 @@ func prepare(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
-	n.results = results.New(cfg.budget().results)
-	n.sorting = make(chan struct{}, cfg.budget().sorts)
+	n.results = results.New(cfg.budget().Results)
+	n.sorting = make(chan struct{}, cfg.budget().Sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.newServices()
 	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialNode
@@ -169,7 +172,7 @@ func prepare(cfg Config) (*Node, error) {
 // run starts everything. After an error nothing runs.
 func (n *Node) run(ctx context.Context) error {
 	n.enter("the data folders")
-	debug.SetMemoryLimit(n.cfg.runtimeBytes())
+	debug.SetMemoryLimit(n.cfg.budget().Runtime)
 	listener, err := n.listen()
 	if err != nil {
 		n.cancel()
@@ -297,7 +300,6 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.Client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
-	n.elsewhere = newGuide(n.client)
 	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))
 	return n.startTabletServer(ctx)
 }

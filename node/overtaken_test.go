@@ -18,7 +18,7 @@ func TestLoadOfDroppedTablet(t *testing.T) {
 	n, _ := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	c := &clusterTablets{n: n, rows: n.rows, to: n.commands}
+	c := n.masterTablets()
 	gone := master.Tablet{Key: string(metadata.Key(nil, 500, []byte("m"))), Generation: 7}
 	for ; ; timing.Sleep(ctx, 10*time.Millisecond) { // until METADATA is served
 		servers, err := c.Servers(ctx)

@@ -9,14 +9,12 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// handleOwn registers the methods about this node and the location of rows.
+// handleOwn registers the methods about this node.
 func (n *Node) handleOwn() {
 	// On the connection's reader: clients use it to check that the node is alive, however busy it is.
 	inline := func(method string, _ rpc.Mode, h func(*rpc.Call)) { n.rpc.Handle(method, rpc.Inline, h) }
 	n.answerNames(inline, api.MethodPing, 0, n.status.Ping)
 	n.answerNames(n.rpc.Handle, api.MethodStatus, 0, n.status.Status)
-	n.handle(api.MethodSampleRowKeys, rpc.Spawned, n.sampleRowKeys)
-	n.handleNames(api.MethodRoot, 1, n.root)
 }
 
 // handleNames registers a method whose parameters are names.

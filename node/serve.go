@@ -8,6 +8,7 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/raftstreams"
@@ -20,7 +21,7 @@ import (
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.Limit(rpc.ServerConfig{
-		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: func(change int) { n.reservation.change(int64(change) * connBytes) },
+		MessageBytesMax: int(b.Message), MemoryBytesMax: b.RPC, SpawnedMax: spawnedMax, ConnsMax: budget.ConnsMax(n.cfg.MemoryBytes), OnConns: func(change int) { n.reservation.Change(int64(change) * budget.ConnBytes) },
 		Logger: n.log.With("part", "rpc"),
 	})
 	n.forwardable = map[string]func(*rpc.Call){}
@@ -54,6 +55,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.usage.Register(registrar{n})
 	n.quotas.Register(registrar{n})
 	n.data.Register(registrar{n})
+	n.locate.Register(registrar{n})
 	n.handleOwn()
 	n.nodeAdmin.Register(registrar{n})
 	n.blobs.Register(registrar{n})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/storage"
@@ -31,8 +30,8 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	n, b := s.n, s.n.cfg.budget()
 	cfg := tablet.Config{
 		Blobs: s.blobs, Metadata: s, Schemas: s.schemas, Logger: n.log.With("part", "tablet"),
-		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
-		LargeReadBytes: b.large, CompactionMemory: b.compaction, RecoveryMemory: b.sort, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
+		MemtablesBytesMax: b.Memtables, CacheBytes: b.Cache, RowReadBytesMax: b.Message,
+		LargeReadBytes: b.Large, CompactionMemory: b.Compaction, RecoveryMemory: b.Sort, LearnMemory: b.Learn, LogBatchBytes: b.LogBatch,
 		OnFailure: s.logFailed, Serving: s.serving,
 		NewTabletID:      func(ctx context.Context) (uint64, error) { return n.catalog.NextIDs(ctx, 1) },
 		OnSplitCandidate: s.splitWanted, SplitRowBytes: metadata.EndMax,
@@ -42,8 +41,8 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	}
 	cfg.Blobs = storage.OnHighPriorityStore(n.store.Load(), s.nameFor(metadata.TableID))
 	cfg.Logger = cfg.Logger.With("table", metadata.Name)
-	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
-	cfg.CompactionMemory, cfg.LogBatchBytes = b.metadataCompaction, b.metadataLogBatch()
+	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.MetadataMemtables, b.MetadataCache, metadataLogBytes, true
+	cfg.CompactionMemory, cfg.LogBatchBytes = b.MetadataCompaction, b.MetadataLogBatch()
 	// Not by load: clients look up only what they do not have cached, and a range that begins
 	// at a row is looked up in one step.
 	cfg.SplitOps, cfg.SplitBytes = -1, metadataSplitBytes
@@ -168,19 +167,4 @@ func (n *Node) tabletStats() tablet.Stats {
 	t, m := s.tablets.Stats(), s.metadata.Stats()
 	t.Add(&m)
 	return t
-}
-
-// both divides the tablets of a node between its two servers.
-func both(v master.TabletServer) []master.TabletServer {
-	users, own := v, v
-	own.Name, own.Metadata = namespace.MetadataServer(v.Name), true
-	users.Has, own.Has = nil, nil
-	for _, h := range v.Has {
-		if t := (master.Tablet{Key: h.Key}); t.OfMetadata() {
-			own.Has = append(own.Has, h)
-		} else {
-			users.Has = append(users.Has, h)
-		}
-	}
-	return []master.TabletServer{own, users}
 }

@@ -15,20 +15,18 @@ import (
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/locate"
 	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
-	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/roots"
-	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
-	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/tablet"
 )
@@ -36,7 +34,6 @@ import (
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
-	metadataServer := func() *tablet.Server { return n.server.Load().metadata }
 	masterEpoch := func() uint64 { return n.master.Epoch() }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
@@ -67,7 +64,7 @@ func (n *Node) newServices() {
 		}})
 	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.id,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
-		Users: n.tablets, Metadata: metadataServer})
+		Users: n.tablets, Metadata: func() *tablet.Server { return n.server.Load().metadata }})
 	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.id, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletsOf, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.id, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
@@ -76,19 +73,10 @@ func (n *Node) newServices() {
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots})
-	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
-		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.checkLeader, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
-	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
-		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: theMaster,
-		Stats: n.tabletStats, Users: n.tablets, Metadata: metadataServer, Store: n.store.Load})
-	n.monitor = n.newMonitor()
-	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
-}
-
-// raftGroup returns the node's Raft group; nil if the node does not vote.
-func (n *Node) raftGroup() *raftmeta.Group {
-	group, _ := n.voter.Group()
-	return group
+	n.locator = func() locate.Locator { return n.client }
+	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletsOf, Locator: func() locate.Locator { return n.locator() }})
+	n.newOperations()
+	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
 }
 
 // lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.

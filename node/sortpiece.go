@@ -19,15 +19,15 @@ func (s *tabletServer) sort(ctx context.Context, o *command.Request) (reply.Resu
 		return nil, ctx.Err()
 	}
 	b := s.n.cfg.budget()
-	s.n.reservation.change(b.sortBytes())
-	defer s.n.reservation.change(-b.sortBytes())
+	s.n.reservation.Change(b.SortBytes())
+	defer s.n.reservation.Change(-b.SortBytes())
 	piece := replog.Piece{Start: o.Start, End: o.End}
 	r, err := s.n.store.Load().ReplicatedLogs().OpenPiece(ctx, o.Dead, o.Log, piece)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	runs, err := sortedrun.SortLog(ctx, s.blobs, r, piece.End-piece.Start, b.sort)
+	runs, err := sortedrun.SortLog(ctx, s.blobs, r, piece.End-piece.Start, b.Sort)
 	if err != nil {
 		return nil, err
 	}

@@ -67,10 +67,10 @@ func TestCutTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A master that knows nothing of all this.
-	stale := &clusterTablets{n: n, rows: n.rows, to: n.commands, allCreated: map[uint64]bool{}}
+	stale := n.masterTablets()
 	late := &namespace.SplitPoints{First: s.ID + 1, Ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
 	for i := range late.Tablets() {
-		if err := stale.createFirstTablet(ctx, late, s.ID, i); err != nil {
+		if err := stale.CreateFirstTablet(ctx, late, s.ID, i); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -115,7 +115,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 		return err
 	}
 	n.server.Store(s)
-	n.reservation.from(s.tablets.ReserveCache)
+	n.reservation.From(s.tablets.ReserveCache)
 	n.background.Go(s.renewSchemas)
 	n.background.Go(s.expectMetadata)
 	return nil

@@ -3,15 +3,15 @@ package table
 // A Family is a column family: the unit of access control, accounting and garbage collection, and,
 // through its locality group, of storage.
 type Family struct {
-	Name string
+	Name string `json:"name"`
 	// ID identifies the family in stored cells in place of its name. Schema.AddFamily assigns it
 	// and never reuses it in the table, so that a family dropped and created again does not expose
 	// the old cells.
-	ID uint32
-	GC GCPolicy
+	ID uint32   `json:"-"`
+	GC GCPolicy `json:"gc"`
 	// Group is the name of a locality group of the schema. Empty means the default group; in a
 	// schema it is never empty.
-	Group string
+	Group string `json:"group"`
 }
 
 // Equal reports whether both families are equal in all fields.
@@ -44,6 +44,9 @@ func (c Compression) String() string {
 	return "unknown"
 }
 
+// MarshalText returns what String returns.
+func (c Compression) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // BloomMode is the granularity of the Bloom filters in a locality group's SSTables. Values are
 // stored: append only.
 type BloomMode uint8
@@ -69,6 +72,9 @@ func (b BloomMode) String() string {
 	return "unknown"
 }
 
+// MarshalText returns what String returns.
+func (b BloomMode) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
 // DefaultGroup is the name of the locality group that every table has.
 const DefaultGroup = "default"
 
@@ -83,13 +89,13 @@ const (
 // A LocalityGroup is a set of families that are stored together, separately from the others (paper
 // §6).
 type LocalityGroup struct {
-	Name string
+	Name string `json:"name"`
 	// BlockBytes is the block size before compression: 1 KiB to 1 MiB; 0 means 64 KiB.
-	BlockBytes  int
-	Compression Compression
-	Bloom       BloomMode
+	BlockBytes  int         `json:"block_bytes"`
+	Compression Compression `json:"compression"`
+	Bloom       BloomMode   `json:"bloom"`
 	// InMemory groups are loaded into memory and read from there.
-	InMemory bool
+	InMemory bool `json:"in_memory"`
 }
 
 // Effective returns the group with its zero fields replaced by their defaults.

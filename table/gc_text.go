@@ -15,6 +15,9 @@ func (p *GCPolicy) String() string {
 	return b.String()
 }
 
+// MarshalText returns what String returns.
+func (p GCPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 func (p *GCPolicy) write(b *strings.Builder) {
 	switch p.Kind {
 	case GCNone:

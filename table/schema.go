@@ -9,15 +9,15 @@ import (
 // A Schema describes a table: its name, id, families and locality groups. Schemas are immutable:
 // methods that alter a schema return a new one.
 type Schema struct {
-	Name string
+	Name string `json:"name"`
 	// ID distinguishes the table from earlier and later tables of the same name.
-	ID uint64
+	ID uint64 `json:"id"`
 	// NextFamilyID is the ID of the next family. It never decreases.
-	NextFamilyID uint32
+	NextFamilyID uint32 `json:"-"`
 	// Families is sorted by name.
-	Families []Family
+	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
-	Groups []LocalityGroup
+	Groups []LocalityGroup `json:"groups"`
 }
 
 // NewSchema returns a schema without families. The caller chooses the table ID.

@@ -72,14 +72,15 @@ const waitingMax = 100_000
 // AuthorityStatus is the result of rotate_authority and authority_status.
 type AuthorityStatus struct {
 	// Stage is none, trust, sign, renew or forget.
-	Stage string
+	Stage string `json:"stage"`
 	// Old and New are the fingerprints of the authorities, in hexadecimal. New is empty if no
 	// replacement is in progress.
-	Old, New string
+	Old string `json:"old"`
+	New string `json:"new,omitempty"`
 	// Waiting lists the ids of the nodes that have not completed the stage.
-	Waiting []string
+	Waiting []string `json:"waiting"`
 	// StartedMS is when the replacement started, in milliseconds since 1970; 0 if there is none.
-	StartedMS int64
+	StartedMS int64 `json:"started_ms,omitempty"`
 }
 
 func (s *AuthorityStatus) fields() fields {

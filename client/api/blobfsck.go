@@ -4,14 +4,14 @@ import "github.com/steledb/stele/internal/wire"
 
 // BlobFinding is an extent with missing or bad replicas.
 type BlobFinding struct {
-	Kind   string // BlobOfUser, BlobOfTable or BlobOfLog: the kind of its owner
-	Name   string // of the blob, of the table, or of the node whose log it is
-	ID     string // of the blob or log
-	Extent ExtentInfo
+	Kind string `json:"kind"` // BlobOfUser, BlobOfTable or BlobOfLog: the kind of its owner
+	Name string `json:"name"` // of the blob, of the table, or of the node whose log it is
+	ID   string `json:"id"`   // of the blob or log
+	ExtentInfo
 }
 
 func (f *BlobFinding) fields() fields {
-	return append(fields{{"kind", &f.Kind}, {"name", &f.Name}, {"id", &f.ID}}, f.Extent.fields()...)
+	return append(fields{{"kind", &f.Kind}, {"name", &f.Name}, {"id", &f.ID}}, f.ExtentInfo.fields()...)
 }
 
 // FsckStep is the result of blob_fsck: one step of a check of the whole block store.

@@ -93,12 +93,12 @@ const (
 
 // ReplicaInfo is one node's replica of an extent.
 type ReplicaInfo struct {
-	Node   string // its id
-	Name   string // for display
-	State  string // ReplicaGood and the other states
-	File   string // of a corrupt replica: its file
-	Offset int64  // in the file
-	Reason string // why the replica is not good
+	Node   string `json:"node"`             // its id
+	Name   string `json:"name"`             // for display
+	State  string `json:"state"`            // ReplicaGood and the other states
+	File   string `json:"file,omitempty"`   // of a corrupt replica: its file
+	Offset int64  `json:"offset,omitempty"` // in the file
+	Reason string `json:"reason,omitempty"` // why the replica is not good
 }
 
 func (r *ReplicaInfo) fields() fields {
@@ -109,10 +109,10 @@ func (r *ReplicaInfo) fields() fields {
 
 // ExtentInfo is an extent and its replicas.
 type ExtentInfo struct {
-	Index    int64
-	Bytes    int64 // -1 for the open extent of a log
-	Wanted   int64 // the intended number of replicas
-	Replicas []ReplicaInfo
+	Index    int64         `json:"index"`
+	Bytes    int64         `json:"bytes"`  // -1 for the open extent of a log
+	Wanted   int64         `json:"wanted"` // the intended number of replicas
+	Replicas []ReplicaInfo `json:"replicas"`
 }
 
 func (x *ExtentInfo) fields() fields {
@@ -172,6 +172,8 @@ type texts struct {
 	what string
 	max  int64
 }
+
+func (t *texts) clear() { *t.all = []string{} }
 
 func (t *texts) append(e *wire.Encoder) {
 	e.Array(len(*t.all))

@@ -135,7 +135,7 @@ func blobStatusExample() *BlobStatus {
 func TestBlobResults(t *testing.T) {
 	page := &BlobPage{Blobs: []BlobInfo{blobStatusExample().BlobInfo}, Next: "x", Silent: []string{"n3"}}
 	step := &FsckStep{Next: "x", Done: 1, Total: 2, Extents: 3, Bytes: 4, Replicas: 5, Unnamed: page.Blobs, Silent: []string{"n3"},
-		Findings: []BlobFinding{{Kind: BlobOfLog, Name: "n1", ID: blobTestID, Extent: blobStatusExample().Parts[0]}}}
+		Findings: []BlobFinding{{Kind: BlobOfLog, Name: "n1", ID: blobTestID, ExtentInfo: blobStatusExample().Parts[0]}}}
 	for _, want := range []interface {
 		Append(*wire.Encoder)
 		Decode(*wire.Decoder) error

@@ -8,58 +8,79 @@ import (
 
 // StoreStatus is the result of blob_status: the block store, as reported by each node for its part.
 type StoreStatus struct {
-	Wanted int64 // the intended number of replicas of an extent
-	Nodes  []NodeStore
+	Wanted int64       `json:"wanted"` // the intended number of replicas of an extent
+	Nodes  []NodeStore `json:"nodes"`
 }
 
 // NodeStore is a node's part of the block store. Counters of events start at 0 when the node
 // starts. An under-replicated extent is counted by the one node that repairs it, so counts of
 // several nodes can be added up.
 type NodeStore struct {
-	Node, Name string
-	Error      string // why the node did not answer; other fields are then empty
+	Node  string `json:"node"`
+	Name  string `json:"name"`
+	Error string `json:"error,omitempty"` // why the node did not answer; other fields are then empty
 	// Known is false until the node has scanned its extents, after a start or a change of the
 	// members. Under, OneLeft and UnderBytes are not valid then.
-	Known          bool
-	Extents, Bytes int64 // held by the node
+	Known   bool  `json:"known"`
+	Extents int64 `json:"extents"` // held by the node
+	Bytes   int64 `json:"bytes"`   // held by the node
 	// Under is the number of under-replicated extents, and UnderBytes the bytes to copy for them.
 	// OneLeft is the number of those with at most one replica. CopyRate is the current rate, in
 	// bytes per second.
-	Under, OneLeft, UnderBytes, CopyRate int64
-	Copied, CopiedBytes                  int64
-	Surplus, Trimmed                     int64 // excess replicas here; excess replicas dropped
-	Corrupt, Healed, Unhealed            int64 // corrupt replicas here; corrupt replicas replaced; those that could not be
+	Under       int64 `json:"under_replicated"`
+	OneLeft     int64 `json:"one_left"`
+	UnderBytes  int64 `json:"under_replicated_bytes"`
+	CopyRate    int64 `json:"copy_bytes_per_s"`
+	Copied      int64 `json:"copied"`
+	CopiedBytes int64 `json:"copied_bytes"`
+	Surplus     int64 `json:"surplus"`  // excess replicas here
+	Trimmed     int64 `json:"trimmed"`  // excess replicas dropped
+	Corrupt     int64 `json:"rotten"`   // corrupt replicas here
+	Healed      int64 `json:"healed"`   // corrupt replicas replaced
+	Unhealed    int64 `json:"unhealed"` // corrupt replicas that could not be replaced
 	// Logs is the number of commit logs that the node appends to. LogReplicas is the smallest
 	// number of replicas among them.
-	Logs, LogReplicas int64
+	Logs        int64 `json:"logs"`
+	LogReplicas int64 `json:"log_replicas"`
 	// Quarantined and QuarantinedBytes are the garbage that waits for removal. Alarm is why the
 	// search for garbage is stopped, or empty.
-	Quarantined, QuarantinedBytes int64
-	Alarm                         string
+	Quarantined      int64  `json:"quarantined"`
+	QuarantinedBytes int64  `json:"quarantined_bytes"`
+	Alarm            string `json:"alarm,omitempty"`
 	// Sweeps and SweepsFailed count the rounds of the garbage sweep that this node ran as master.
 	// SweepRound is the number of the last one and SweptAt its end, in milliseconds on the wire.
 	// SweptFound is the garbage that it found. SweptAside and SweptRemoved count what was
 	// quarantined and what was removed from quarantine. SweepError is why the round failed.
 	// SweepHalted is why the sweep is stopped until an operator resumes it; only the master reports
 	// it.
-	Sweeps, SweepsFailed, SweepRound                        int64
-	SweptAt                                                 time.Time
-	SweptFound, SweptAside, SweptRemoved, SweptRemovedBytes int64
-	SweepError, SweepHalted                                 string
+	Sweeps            int64     `json:"sweeps"`
+	SweepsFailed      int64     `json:"sweeps_failed"`
+	SweepRound        int64     `json:"sweep_round"`
+	SweptAt           time.Time `json:"swept"`
+	SweptFound        int64     `json:"swept_found"`
+	SweptAside        int64     `json:"swept_aside"`
+	SweptRemoved      int64     `json:"swept_removed"`
+	SweptRemovedBytes int64     `json:"swept_removed_bytes"`
+	SweepError        string    `json:"sweep_error,omitempty"`
+	SweepHalted       string    `json:"sweep_halted,omitempty"`
 	// ScrubPosition is the fraction of its replicas that the current scrub pass has read, from 0 to
 	// 1. ScrubbedAt is the end of the last pass, in milliseconds on the wire.
-	ScrubPosition                     float64
-	ScrubbedAt                        time.Time
-	ScrubRate, ScrubBytes, ScrubFound int64
+	ScrubPosition float64   `json:"scrub_position"`
+	ScrubbedAt    time.Time `json:"scrubbed"`
+	ScrubRate     int64     `json:"scrub_bytes_per_s"`
+	ScrubBytes    int64     `json:"scrub_bytes"`
+	ScrubFound    int64     `json:"scrub_found"`
 	// Balancing means that the node is fuller than others and moves extents to them.
-	Balancing         bool
-	Moved, MovedBytes int64
-	BalanceRate       int64
+	Balancing   bool  `json:"balancing"`
+	Moved       int64 `json:"moved"`
+	MovedBytes  int64 `json:"moved_bytes"`
+	BalanceRate int64 `json:"balance_bytes_per_s"`
 	// Draining means that the node is draining. DrainExtents and DrainLogs count what it still holds
 	// that is needed. Safe means that it holds none of these and can be removed for good.
-	Draining                bool
-	DrainExtents, DrainLogs int64
-	Safe                    bool
+	Draining     bool  `json:"leaving"`
+	DrainExtents int64 `json:"drain_extents"`
+	DrainLogs    int64 `json:"drain_logs"`
+	Safe         bool  `json:"safe"`
 }
 
 func (n *NodeStore) fields() fields {

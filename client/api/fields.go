@@ -55,7 +55,14 @@ func (fs fields) appendValues(e *wire.Encoder) {
 	}
 }
 
+// decode decodes a result whose fields have their zero values. Lists are empty and not nil
+// afterwards, so that JSON spells them [].
 func (fs fields) decode(d *wire.Decoder) error {
+	for _, f := range fs {
+		if l, ok := f.value.(interface{ clear() }); ok {
+			l.clear()
+		}
+	}
 	return decodeMap(d, func(key string) bool {
 		for _, f := range fs {
 			if f.key == key {
@@ -102,6 +109,8 @@ type list[T any] struct {
 	max    int64  // number of elements that a client accepts
 	empty  T      // initial value of a decoded element
 }
+
+func (l *list[T]) clear() { *l.all = []T{} }
 
 func (l *list[T]) append(e *wire.Encoder) {
 	e.Array(len(*l.all))

@@ -19,25 +19,26 @@ const (
 // NodeInfo is an element of the result of list_nodes: a node, from the view of the node that
 // answers.
 type NodeInfo struct {
-	ID      string
-	Name    string // for display; several nodes may have the same
-	Zone    string
-	RPC     string // host:port for clients and other nodes
-	Gossip  string
-	HTTP    string // empty if there is none
-	Version string // of the program
+	ID      string `json:"id"`
+	Name    string `json:"name"` // for display; several nodes may have the same
+	Zone    string `json:"zone"`
+	RPC     string `json:"rpc"` // host:port for clients and other nodes
+	Gossip  string `json:"gossip"`
+	HTTP    string `json:"http"`    // empty if there is none
+	Version string `json:"version"` // of the program
 	// State is NodeAlive or another state; SinceSeconds is the time since it last changed.
-	State        string
-	SinceSeconds float64
-	Voter        bool // in the Raft group
-	Leader       bool // of the Raft group
-	Master       bool
-	Draining     bool // by request of an operator
-	Self         bool // the node that answers
+	State        string  `json:"state"`
+	SinceSeconds float64 `json:"since_s"`
+	Voter        bool    `json:"voter"`  // in the Raft group
+	Leader       bool    `json:"leader"` // of the Raft group
+	Master       bool    `json:"master"`
+	Draining     bool    `json:"draining"` // by request of an operator
+	Self         bool    `json:"self"`     // the node that answers
 
-	CapacityBytes, FreeBytes int64 // of its disks
+	CapacityBytes int64 `json:"capacity_bytes"` // of its disks
+	FreeBytes     int64 `json:"free_bytes"`
 	// Load is the fraction of the node's capacity in use: 0 is idle, 1 is full.
-	Load float64
+	Load float64 `json:"load"`
 }
 
 // FindNode returns the node with that id, or else the only one with that name. It returns

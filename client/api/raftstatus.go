@@ -5,36 +5,42 @@ import "github.com/steledb/stele/internal/wire"
 // RaftStatus is the result of raft_status: the lock service's group, from the view of the node that
 // answers. Leader and master may have changed meanwhile.
 type RaftStatus struct {
-	Cluster string
+	Cluster string `json:"cluster"`
 	// Leader is the leader's id, or empty if none is known.
-	Leader, LeaderName string
-	Term               uint64
+	Leader     string `json:"leader"`
+	LeaderName string `json:"leader_name"`
+	Term       uint64 `json:"term"`
 	// Applied is the last log entry applied on the leader, LastIndex the last one in its log.
-	Applied, LastIndex uint64
+	Applied   uint64 `json:"applied"`
+	LastIndex uint64 `json:"last_index"`
 	// RaftEpoch grows when the group is restored from the remains of a former one.
-	RaftEpoch uint64
+	RaftEpoch uint64 `json:"raft_epoch"`
 	// Master is the master's id, or empty if there is none. MasterEpoch grows with each new master.
-	Master, MasterName string
-	MasterEpoch        uint64
+	Master      string `json:"master"`
+	MasterName  string `json:"master_name"`
+	MasterEpoch uint64 `json:"master_epoch"`
 
-	Sessions           int64
-	Files, Directories int64
-	Bytes              int64 // of the files' contents
+	Sessions    int64 `json:"sessions"`
+	Files       int64 `json:"files"`
+	Directories int64 `json:"directories"`
+	Bytes       int64 `json:"bytes"` // of the files' contents
 
-	Servers []RaftServer
+	Servers []RaftServer `json:"servers"`
 }
 
 // RaftServer is a member of the group.
 type RaftServer struct {
-	ID, Name, Zone string
-	State          string // NodeAlive or another state
-	Voter          bool   // it votes; non-voters only receive the log
-	Leader         bool
-	Alive          bool // in contact with the leader
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Zone   string `json:"zone"`
+	State  string `json:"state"` // NodeAlive or another state
+	Voter  bool   `json:"voter"` // it votes; non-voters only receive the log
+	Leader bool   `json:"leader"`
+	Alive  bool   `json:"alive"` // in contact with the leader
 	// LastContactMS is the time since the leader's last contact with it; -1 if unknown.
-	LastContactMS int64
+	LastContactMS int64 `json:"last_contact_ms"`
 	// Lag is the number of entries by which it is behind the leader; 0 if unknown.
-	Lag uint64
+	Lag uint64 `json:"lag"`
 }
 
 // serversMax is the maximum number of members of the group that a client decodes.

@@ -78,10 +78,11 @@ type Status struct {
 
 // DiskStatus is one data directory of a node.
 type DiskStatus struct {
-	Path                  string
-	TotalBytes, FreeBytes int64 // of the file system
-	UsedBytes             int64 // by this directory
-	Retired               bool  // failed; no longer written to
+	Path       string `json:"path"`
+	TotalBytes int64  `json:"total_bytes"` // of the file system
+	FreeBytes  int64  `json:"free_bytes"`  // of the file system
+	UsedBytes  int64  `json:"used_bytes"`  // by this directory
+	Retired    bool   `json:"retired"`     // failed; no longer written to
 }
 
 // disksMax is the maximum number of disks of a node that a client decodes.

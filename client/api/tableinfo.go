@@ -28,11 +28,11 @@ type TabletInfo struct {
 
 // GroupInfo holds the stored sizes of one locality group of a tablet.
 type GroupInfo struct {
-	Name     string
-	Files    int64 // SSTables
-	Bytes    int64 // on disk
-	RawBytes int64 // of keys and values, before compression
-	Entries  int64 // cells and deletions
+	Name     string `json:"name"`
+	Files    int64  `json:"files"`     // SSTables
+	Bytes    int64  `json:"bytes"`     // on disk
+	RawBytes int64  `json:"raw_bytes"` // of keys and values, before compression
+	Entries  int64  `json:"entries"`   // cells and deletions
 }
 
 // Bounds on what a client decodes of a table.

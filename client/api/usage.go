@@ -12,33 +12,37 @@ type Usage struct {
 
 // TableUsage is the space used by a table on all nodes.
 type TableUsage struct {
-	Name string
+	Name string `json:"table"`
 	// Owner is the user whose byte quota the table counts against; empty if there is none.
-	Owner          string
-	Tablets, Files int64
+	Owner   string `json:"owner,omitempty"`
+	Tablets int64  `json:"tablets"`
+	Files   int64  `json:"files"`
 	// DiskBytes is the size of SSTables, without replicas. A file that two tablets share after a
 	// split counts for each with the approximate size of its own rows.
-	DiskBytes int64
+	DiskBytes int64 `json:"disk_bytes"`
 	// UndividedBytes is the part of DiskBytes in files of an older format, which lacks sizes by
 	// family. They are divided in proportion to the rest of the locality group until a compaction
 	// rewrites them.
-	UndividedBytes int64
+	UndividedBytes int64 `json:"undivided_bytes"`
 	// MemtableBytes is the size of memtables, InMemoryBytes that of files of in-memory groups in
 	// memory.
-	MemtableBytes, InMemoryBytes int64
-	Families                     []FamilyUsage
+	MemtableBytes int64         `json:"memtable_bytes"`
+	InMemoryBytes int64         `json:"in_memory_bytes"`
+	Families      []FamilyUsage `json:"families"`
 	// Unserved is the number of tablets whose usage is missing: they are unassigned, or their
 	// server is gone, has not answered or has not loaded them yet. -1 means unknown.
-	Unserved int64
+	Unserved int64 `json:"unserved_tablets"`
 }
 
 // FamilyUsage is a family's part of a TableUsage. Files and memtables are divided in proportion to
 // the uncompressed keys and values of each family.
 type FamilyUsage struct {
-	Name                                    string // empty: remains of dropped families
-	Group                                   string
-	DiskBytes, MemtableBytes, InMemoryBytes int64
-	Files                                   int64 // files that contain cells of the family
+	Name          string `json:"family"` // empty: remains of dropped families
+	Group         string `json:"group"`
+	Files         int64  `json:"files"` // files that contain cells of the family
+	DiskBytes     int64  `json:"disk_bytes"`
+	MemtableBytes int64  `json:"memtable_bytes"`
+	InMemoryBytes int64  `json:"in_memory_bytes"`
 }
 
 // usageTablesMax is the maximum number of tables, and of families of each, that a client decodes.

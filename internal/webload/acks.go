@@ -85,12 +85,13 @@ func checksum(value []byte) string {
 
 // A Verification is the result of comparing an acknowledgement file with the table.
 type Verification struct {
-	Cells, Rows int64 // compared
-	Bytes       int64 // of values
-	Missing     int64 // cells not in the table
-	Wrong       int64 // cells with a different value
+	Cells   int64 `json:"cells"`   // compared
+	Rows    int64 `json:"rows"`    // compared
+	Bytes   int64 `json:"bytes"`   // of values
+	Missing int64 `json:"missing"` // cells not in the table
+	Wrong   int64 `json:"wrong"`   // cells with a different value
 	// First describes the first missing or wrong cell.
-	First string
+	First string `json:"-"`
 }
 
 // Bounds of one batch of verification.

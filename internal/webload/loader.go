@@ -89,13 +89,13 @@ func Prepare(ctx context.Context, c *client.Client, name string) (created bool, 
 
 // Stats is the progress of a load.
 type Stats struct {
-	Pages     int64 // written
-	Skipped   int64 // already loaded
-	Failed    int64 // skipped because of an error, reported to Warn
-	PageBytes int64 // size of the pages written and skipped
-	Links     int64 // link elements that make up Anchors
-	Anchors   int64 // anchor cells written
-	Rows      int64 // row mutations acknowledged
+	Pages     int64 `json:"pages"`             // written
+	Skipped   int64 `json:"pages_skipped"`     // already loaded
+	Failed    int64 `json:"pages_failed"`      // skipped because of an error, reported to Warn
+	PageBytes int64 `json:"page_bytes"`        // size of the pages written and skipped
+	Links     int64 `json:"links"`             // link elements that make up Anchors
+	Anchors   int64 `json:"anchors"`           // anchor cells written
+	Rows      int64 `json:"rows_acknowledged"` // row mutations acknowledged
 }
 
 // A Loader loads a site. It can be used only once.

@@ -223,7 +223,7 @@ func (f *fsck) add(d *need, x blobfs.ExtentReport) {
 	f.step.Replicas += int64(good)
 	if good < x.Wanted || x.Count(blobfs.ReplicaCorrupt) > 0 {
 		f.step.Findings = append(f.step.Findings, api.BlobFinding{
-			Kind: d.kind, Name: d.name, ID: d.id.String(), Extent: f.bs.extentInfos([]blobfs.ExtentReport{x})[0],
+			Kind: d.kind, Name: d.name, ID: d.id.String(), ExtentInfo: f.bs.extentInfos([]blobfs.ExtentReport{x})[0],
 		})
 	}
 }

@@ -143,7 +143,7 @@ func aclListCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// grantJSON is a grant as --json prints it.
+// grantJSON is the --json form of a grant. Unlike in client.Grant, the rights are a list.
 type grantJSON struct {
 	User   string   `json:"user"`
 	Rights []string `json:"rights"`

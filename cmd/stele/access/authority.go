@@ -142,18 +142,9 @@ func finishAuthority(ctx context.Context, a *cli.App, c *client.Client) (*client
 	return c.FinishAuthority(ctx)
 }
 
-// authorityJSON is the --json form of a rotation's progress, with the field names of the data API.
-type authorityJSON struct {
-	Stage     string   `json:"stage"`
-	Old       string   `json:"old"`
-	New       string   `json:"new,omitempty"`
-	Waiting   []string `json:"waiting"`
-	StartedMS int64    `json:"started_ms,omitempty"`
-}
-
 func printAuthority(a *cli.App, s *client.AuthorityStatus) error {
 	if a.JSON {
-		return a.PrintJSON(authorityJSON{s.Stage, s.Old, s.New, append([]string{}, s.Waiting...), s.StartedMS})
+		return a.PrintJSON(s)
 	}
 	if s.Stage == "none" {
 		_, err := fmt.Fprintf(a.Out, "authority %s, which is not being replaced\n", s.Old)

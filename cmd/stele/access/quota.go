@@ -136,7 +136,8 @@ func quotaSetCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// quotaJSON is the --json form of a quota.
+// quotaJSON is the --json form of a quota. Unlike in client.Quota, bursts are in seconds, and unknown
+// usage is omitted.
 type quotaJSON struct {
 	Of     string      `json:"of"`
 	Name   string      `json:"name"`

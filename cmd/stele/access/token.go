@@ -33,7 +33,7 @@ secret like a password. It is printed once; the cluster stores only its hash.`,
 	return cmd
 }
 
-// tokenJSON is the --json form of a token, with the field names of the data API.
+// tokenJSON is the --json form of a token. Unlike in client.TokenInfo, times are text.
 type tokenJSON struct {
 	Token   string   `json:"token,omitempty"`
 	ID      string   `json:"id"`

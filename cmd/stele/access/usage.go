@@ -11,30 +11,10 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-// usageJSON is the --json form of a table's usage.
+// usageJSON is the --json form of a table's usage, with the nodes that did not answer.
 type usageJSON struct {
-	Table          string        `json:"table"`
-	Owner          string        `json:"owner,omitempty"`
-	Tablets        int64         `json:"tablets"`
-	Files          int64         `json:"files"`
-	DiskBytes      int64         `json:"disk_bytes"`
-	UndividedBytes int64         `json:"undivided_bytes"`
-	MemtableBytes  int64         `json:"memtable_bytes"`
-	InMemoryBytes  int64         `json:"in_memory_bytes"`
-	Families       []familyUsage `json:"families"`
-	// What the sums lack: the number of tablets that no node reported (-1 if unknown), and the nodes
-	// that did not answer.
-	UnservedTablets int64    `json:"unserved_tablets"`
-	SilentNodes     []string `json:"silent_nodes"`
-}
-
-type familyUsage struct {
-	Family        string `json:"family"` // empty for dropped families
-	Group         string `json:"group"`
-	Files         int64  `json:"files"`
-	DiskBytes     int64  `json:"disk_bytes"`
-	MemtableBytes int64  `json:"memtable_bytes"`
-	InMemoryBytes int64  `json:"in_memory_bytes"`
+	*client.TableUsage
+	SilentNodes []string `json:"silent_nodes"`
 }
 
 const usageLong = `Show the usage of tables by column family: on disk, without replicas; in memtables; and
@@ -104,20 +84,15 @@ func printUsage(a *cli.App, u *client.Usage) error {
 	g := cli.NewGrid("TABLE", "FAMILY", "GROUP", "DISK", "MEMTABLE", "IN MEMORY", "FILES")
 	for i := range u.Tables {
 		t := &u.Tables[i]
-		j := usageJSON{
-			Table: t.Name, Owner: t.Owner, Tablets: t.Tablets, Files: t.Files, DiskBytes: t.DiskBytes, UndividedBytes: t.UndividedBytes,
-			MemtableBytes: t.MemtableBytes, InMemoryBytes: t.InMemoryBytes, Families: []familyUsage{},
-			UnservedTablets: t.Unserved, SilentNodes: append([]string{}, u.Silent...),
+		if a.JSON {
+			if err := a.PrintJSON(usageJSON{t, u.Silent}); err != nil {
+				return err
+			}
+			continue
 		}
 		g.Add(t.Name, "(all)", "", cli.Size(t.DiskBytes), cli.Size(t.MemtableBytes), cli.Size(t.InMemoryBytes), cli.Count(t.Files))
 		for _, f := range t.Families {
-			j.Families = append(j.Families, familyUsage{f.Name, f.Group, f.Files, f.DiskBytes, f.MemtableBytes, f.InMemoryBytes})
 			g.Add(t.Name, cli.OrElse(f.Name, "(dropped)"), cli.OrElse(f.Group, "-"), cli.Size(f.DiskBytes), cli.Size(f.MemtableBytes), cli.Size(f.InMemoryBytes), cli.Count(f.Files))
-		}
-		if a.JSON {
-			if err := a.PrintJSON(j); err != nil {
-				return err
-			}
 		}
 	}
 	if a.JSON {

@@ -47,8 +47,8 @@ func absent(out string) error {
 	return err
 }
 
-// madeJSON is the --json form of a new credential.
-type madeJSON struct {
+// newCredential is the result of "user add".
+type newCredential struct {
 	User  string `json:"user"`
 	New   bool   `json:"new"`
 	File  string `json:"file,omitempty"`
@@ -96,7 +96,7 @@ func userAddCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 			}
-			made := madeJSON{User: args[0], File: out}
+			made := newCredential{User: args[0], File: out}
 			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if isToken {
 					return addToken(ctx, c, &made, ttl, comment)
@@ -137,7 +137,7 @@ func in(file string) string {
 	return " in " + cli.EscapeText(file)
 }
 
-func addCredential(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Duration) error {
+func addCredential(ctx context.Context, c *client.Client, made *newCredential, ttl time.Duration) error {
 	credential, isNew, err := c.AddUser(ctx, made.User, ttl)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func addCredential(ctx context.Context, c *client.Client, made *madeJSON, ttl ti
 	return pki.WriteCredential(made.File, credential)
 }
 
-func addToken(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Duration, comment string) error {
+func addToken(ctx context.Context, c *client.Client, made *newCredential, ttl time.Duration, comment string) error {
 	t, isNew, err := c.AddToken(ctx, made.User, ttl, comment)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func addToken(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Du
 	return nil
 }
 
-// userJSON is the --json form of a user.
+// userJSON is the --json form of a user. Unlike in client.UserInfo, times are text.
 type userJSON struct {
 	Name     string      `json:"name"`
 	Created  string      `json:"created"`

@@ -13,7 +13,8 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-// whoamiJSON is the --json form of the caller's identity and grants.
+// whoamiJSON is the --json form of the caller's identity and grants. Unlike in client.Whoami, the time
+// is text, and rights are lists.
 type whoamiJSON struct {
 	Kind    string      `json:"kind"`
 	Name    string      `json:"name,omitempty"`

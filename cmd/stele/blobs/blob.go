@@ -39,7 +39,8 @@ A blob is immutable. Its id has 32 hexadecimal digits.`,
 	return cmd
 }
 
-// blobJSON is the --json form of a blob, with the field names of the data API.
+// blobJSON is the --json form of a blob. Unlike in client.BlobInfo, the time is in UTC, and what is
+// unknown is omitted.
 type blobJSON struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind"`

@@ -99,13 +99,13 @@ func (n *fsckCounts) state() (int64, string) {
 
 func (r *fsckRun) take(s *client.FsckStep, p *cli.Progress) {
 	t := &r.tally
-	t.extents += s.Extents
-	t.bytes += s.Bytes
-	t.good += s.Replicas
+	t.Extents += s.Extents
+	t.Bytes += s.Bytes
+	t.Good += s.Replicas
 	for i := range s.Findings {
 		f := &s.Findings[i]
-		state := t.classify(&f.Extent)
-		for _, x := range f.Extent.Replicas {
+		state := t.classify(&f.ExtentInfo)
+		for _, x := range f.Replicas {
 			switch x.State {
 			case api.ReplicaUnreachable:
 				r.unreachable[x.Name]++
@@ -123,34 +123,28 @@ func (r *fsckRun) take(s *client.FsckStep, p *cli.Progress) {
 	}
 }
 
-// findingJSON is the --json form of an extent with a problem.
-type findingJSON struct {
-	State string `json:"state"` // under_replicated, damaged, unreachable or lost
-	Kind  string `json:"kind"`
-	Name  string `json:"name"`
-	ID    string `json:"id"`
-	extentJSON
-}
-
 func (r *fsckRun) print(state string, f *api.BlobFinding, p *cli.Progress) {
 	a := r.a
-	x := extentOf(&f.Extent)
+	sortReplicas(&f.ExtentInfo)
 	if a.JSON {
-		_ = a.PrintJSON(findingJSON{state, f.Kind, f.Name, f.ID, x})
+		_ = a.PrintJSON(struct {
+			State string `json:"state"` // under_replicated, damaged, unreachable or lost
+			*api.BlobFinding
+		}{state, f})
 		return
 	}
 	if state == extentUnder && !r.verbose {
 		return
 	}
 	var replicas []string
-	for _, n := range x.Replicas {
+	for _, n := range f.Replicas {
 		text := n.Name + " " + replicaState(n.State)
 		if n.File != "" {
 			text += fmt.Sprintf(" (%s at offset %d)", n.File, n.Offset)
 		}
 		replicas = append(replicas, text)
 	}
-	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), cli.OrElse(strings.Join(replicas, ", "), "no replica on any node"))
+	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), f.Index, findingWhat(f), cli.OrElse(strings.Join(replicas, ", "), "no replica on any node"))
 	if a.OutTTY {
 		p.Notef("%s", line)
 		return
@@ -209,10 +203,10 @@ func (r *fsckRun) report(took time.Duration) error {
 	if fresh > 0 {
 		a.Notef("unreferenced: %s written in the last hour, still being stored or garbage", cli.Plural(fresh, "blob"))
 	}
-	if t.lost > 0 {
+	if t.Lost > 0 {
 		a.Notef("lost extents can be recovered only from the disks of a node that had a replica: start every node that is down, and put back every disk that was removed")
 	}
-	if t.unreadable > 0 {
+	if t.Unreadable > 0 {
 		a.Notef(`start the nodes that do not answer: "stele node list" shows them`)
 	}
 	_, err := fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "block store"), took.Round(time.Millisecond))

@@ -138,30 +138,9 @@ node.`,
 	}
 }
 
-// extentJSON is the --json form of an extent, with the field names of the data API.
-type extentJSON struct {
-	Index    int64         `json:"index"`
-	Bytes    int64         `json:"bytes"`
-	Wanted   int64         `json:"wanted"`
-	Replicas []replicaJSON `json:"replicas"`
-}
-
-type replicaJSON struct {
-	Node   string `json:"node"`
-	Name   string `json:"name"`
-	State  string `json:"state"`
-	File   string `json:"file,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
-func extentOf(x *client.ExtentInfo) extentJSON {
-	j := extentJSON{Index: x.Index, Bytes: x.Bytes, Wanted: x.Wanted, Replicas: []replicaJSON{}}
+// sortReplicas sorts the replicas of an extent by the names of their nodes.
+func sortReplicas(x *client.ExtentInfo) {
 	slices.SortStableFunc(x.Replicas, func(a, b client.ReplicaInfo) int { return strings.Compare(a.Name, b.Name) })
-	for _, r := range x.Replicas {
-		j.Replicas = append(j.Replicas, replicaJSON(r))
-	}
-	return j
 }
 
 // eachExtent calls each for all extents of a blob. It requests batch extents at a time.
@@ -182,22 +161,19 @@ func eachExtent(ctx context.Context, c *client.Client, id string, batch int, dee
 
 func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) error {
 	var t tally
-	var parts []extentJSON
+	var parts []client.ExtentInfo
 	g := cli.NewGrid("EXTENT", "BYTES", "GOOD", "REPLICAS")
 	b, err := eachExtent(ctx, c, id, api.BlobStatCount, false, func(_ *client.BlobInfo, x *client.ExtentInfo) {
 		t.add(x)
-		parts = append(parts, extentOf(x))
+		sortReplicas(x)
+		parts = append(parts, *x)
 		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), replicasText(x))
 	})
 	if err != nil {
 		return err
 	}
 	if a.JSON {
-		err = a.PrintJSON(struct {
-			blobJSON
-			Parts []extentJSON `json:"parts"`
-		}{blobOf(b), parts})
-		return errors.Join(err, t.fault())
+		return errors.Join(printBlobStat(a, b, parts), t.fault())
 	}
 	a.Notef("%s", t.sentence(a, a.ErrTTY, "blob "+b.ID))
 	if err := a.PrintAll(figuresOf(b), g); err != nil {
@@ -207,6 +183,14 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 		printCorruptReplicas(a, fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
 	}
 	return t.fault()
+}
+
+// printBlobStat prints a blob and its extents with --json.
+func printBlobStat(a *cli.App, b *client.BlobInfo, parts []client.ExtentInfo) error {
+	return a.PrintJSON(struct {
+		blobJSON
+		Parts []client.ExtentInfo `json:"parts"`
+	}{blobOf(b), parts})
 }
 
 // replicasText returns the nodes with replicas of an extent, and their states.
@@ -230,7 +214,7 @@ func figuresOf(b *client.BlobInfo) *cli.Grid {
 }
 
 // printCorruptReplicas prints the reason for each corrupt replica.
-func printCorruptReplicas(a *cli.App, what string, replicas []replicaJSON) {
+func printCorruptReplicas(a *cli.App, what string, replicas []client.ReplicaInfo) {
 	for _, r := range replicas {
 		if r.State == api.ReplicaCorrupt {
 			a.Notef("%s on %s: %s", what, r.Name, r.Reason)
@@ -260,24 +244,22 @@ lost or unreachable.`,
 	}
 }
 
-// replicaProblemJSON is the --json form of a replica that is not good.
-type replicaProblemJSON struct {
-	Blob   string `json:"blob"`
-	Extent int64  `json:"extent"`
-	replicaJSON
-}
-
-func printReplicaProblem(a *cli.App, p replicaProblemJSON) {
+// printReplicaProblem prints a replica of an extent of a blob that is not good.
+func printReplicaProblem(a *cli.App, blob string, extent int64, r *client.ReplicaInfo) {
 	if a.JSON {
-		_ = a.PrintJSON(p)
+		_ = a.PrintJSON(struct {
+			Blob   string `json:"blob"`
+			Extent int64  `json:"extent"`
+			*client.ReplicaInfo
+		}{blob, extent, r})
 		return
 	}
-	where := fmt.Sprintf("%s: extent %d of %s is %s", p.Name, p.Extent, p.Blob, replicaState(p.State))
+	where := fmt.Sprintf("%s: extent %d of %s is %s", r.Name, extent, blob, replicaState(r.State))
 	switch {
-	case p.File != "":
-		where += fmt.Sprintf(": %s at offset %d", p.File, p.Offset)
-	case p.Reason != "" && p.State != api.ReplicaMissing:
-		where += ": " + p.Reason
+	case r.File != "":
+		where += fmt.Sprintf(": %s at offset %d", r.File, r.Offset)
+	case r.Reason != "" && r.State != api.ReplicaMissing:
+		where += ": " + r.Reason
 	}
 	fmt.Fprintln(a.Out, cli.EscapeLines(where))
 	if a.OutTTY {
@@ -300,7 +282,7 @@ func verifyBlob(ctx context.Context, a *cli.App, c *client.Client, id string) er
 		done.Add(x.Bytes)
 		for i := range x.Replicas {
 			if r := &x.Replicas[i]; r.State != api.ReplicaGood {
-				printReplicaProblem(a, replicaProblemJSON{b.ID, x.Index, replicaJSON(*r)})
+				printReplicaProblem(a, b.ID, x.Index, r)
 			}
 		}
 	})

@@ -51,67 +51,10 @@ func blobStatusCommand(a *cli.App) *cobra.Command {
 	}
 }
 
-// nodeStoreJSON is the --json form of a node's part of the block store, with the field names of the
-// data API.
-type nodeStoreJSON struct {
-	Node              string    `json:"node"`
-	Name              string    `json:"name"`
-	Error             string    `json:"error,omitempty"`
-	Known             bool      `json:"known"`
-	Extents           int64     `json:"extents"`
-	Bytes             int64     `json:"bytes"`
-	Under             int64     `json:"under_replicated"`
-	OneLeft           int64     `json:"one_left"`
-	UnderBytes        int64     `json:"under_replicated_bytes"`
-	CopyRate          int64     `json:"copy_bytes_per_s"`
-	Copied            int64     `json:"copied"`
-	CopiedBytes       int64     `json:"copied_bytes"`
-	Surplus           int64     `json:"surplus"`
-	Trimmed           int64     `json:"trimmed"`
-	Corrupt           int64     `json:"rotten"`
-	Healed            int64     `json:"healed"`
-	Unhealed          int64     `json:"unhealed"`
-	Logs              int64     `json:"logs"`
-	LogReplicas       int64     `json:"log_replicas"`
-	Quarantined       int64     `json:"quarantined"`
-	QuarantinedBytes  int64     `json:"quarantined_bytes"`
-	Alarm             string    `json:"alarm,omitempty"`
-	Sweeps            int64     `json:"sweeps"`
-	SweepsFailed      int64     `json:"sweeps_failed"`
-	SweepRound        int64     `json:"sweep_round"`
-	SweptAt           time.Time `json:"swept"`
-	SweptFound        int64     `json:"swept_found"`
-	SweptAside        int64     `json:"swept_aside"`
-	SweptRemoved      int64     `json:"swept_removed"`
-	SweptRemovedBytes int64     `json:"swept_removed_bytes"`
-	SweepError        string    `json:"sweep_error,omitempty"`
-	SweepHalted       string    `json:"sweep_halted,omitempty"`
-	ScrubPosition     float64   `json:"scrub_position"`
-	ScrubbedAt        time.Time `json:"scrubbed"`
-	ScrubRate         int64     `json:"scrub_bytes_per_s"`
-	ScrubBytes        int64     `json:"scrub_bytes"`
-	ScrubFound        int64     `json:"scrub_found"`
-	Balancing         bool      `json:"balancing"`
-	Moved             int64     `json:"moved"`
-	MovedBytes        int64     `json:"moved_bytes"`
-	BalanceRate       int64     `json:"balance_bytes_per_s"`
-	Draining          bool      `json:"leaving"`
-	DrainExtents      int64     `json:"drain_extents"`
-	DrainLogs         int64     `json:"drain_logs"`
-	Safe              bool      `json:"safe"`
-}
-
 func printStoreStatus(a *cli.App, s *client.StoreStatus) error {
 	slices.SortStableFunc(s.Nodes, func(x, y client.NodeStore) int { return strings.Compare(x.Name, y.Name) })
 	if a.JSON {
-		nodes := []nodeStoreJSON{}
-		for i := range s.Nodes {
-			nodes = append(nodes, nodeStoreJSON(s.Nodes[i]))
-		}
-		return a.PrintJSON(struct {
-			Wanted int64           `json:"wanted"`
-			Nodes  []nodeStoreJSON `json:"nodes"`
-		}{s.Wanted, nodes})
+		return a.PrintJSON(s)
 	}
 	a.Notef("%s", storeSentence(a, s))
 	if text := sweepSentence(s, time.Now()); text != "" {

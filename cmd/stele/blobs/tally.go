@@ -11,13 +11,14 @@ import (
 
 // tally counts extents by state.
 type tally struct {
-	extents, bytes int64
-	wanted         int64 // replicas that an extent should have; the maximum over the extents
-	good           int64 // replicas
-	corrupt        int64 // corrupt replicas
-	under          int64 // extents with too few good replicas, but at least one
-	lost           int64 // extents without a good replica on any node
-	unreadable     int64 // extents whose only good replicas may be on unreachable nodes
+	Extents    int64 `json:"extents"`
+	Bytes      int64 `json:"bytes"`
+	wanted     int64 // replicas that an extent should have; the maximum over the extents
+	Good       int64 `json:"replicas"`         // good replicas
+	Corrupt    int64 `json:"rotten_replicas"`  // corrupt replicas
+	Under      int64 `json:"under_replicated"` // extents with too few good replicas, but at least one
+	Unreadable int64 `json:"unreachable"`      // extents whose only good replicas may be on unreachable nodes
+	Lost       int64 `json:"lost"`             // extents without a good replica on any node
 }
 
 // The states of an extent.
@@ -47,9 +48,9 @@ func prefixed(prefix, s string) string {
 
 // add counts an extent.
 func (t *tally) add(x *client.ExtentInfo) {
-	t.extents++
-	t.bytes += max(x.Bytes, 0)
-	t.good += int64(x.Count(api.ReplicaGood))
+	t.Extents++
+	t.Bytes += max(x.Bytes, 0)
+	t.Good += int64(x.Count(api.ReplicaGood))
 	t.classify(x)
 }
 
@@ -57,17 +58,17 @@ func (t *tally) add(x *client.ExtentInfo) {
 func (t *tally) classify(x *client.ExtentInfo) (state string) {
 	good, corrupt, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaCorrupt), x.Count(api.ReplicaUnreachable)
 	t.wanted = max(t.wanted, x.Wanted)
-	t.corrupt += int64(corrupt)
+	t.Corrupt += int64(corrupt)
 	state = extentGood
 	switch {
 	case good == 0 && unreachable > 0:
-		t.unreadable++
+		t.Unreadable++
 		return extentUnreachable
 	case good == 0:
-		t.lost++
+		t.Lost++
 		return extentLost
 	case int64(good) < x.Wanted:
-		t.under++
+		t.Under++
 		state = extentUnder
 	}
 	if corrupt > 0 {
@@ -76,26 +77,18 @@ func (t *tally) classify(x *client.ExtentInfo) (state string) {
 	return state
 }
 
-// tallyJSON is the --json form of a tally.
+// tallyJSON is a tally with its verdict.
 type tallyJSON struct {
-	OK              bool  `json:"ok"`
-	Extents         int64 `json:"extents"`
-	Bytes           int64 `json:"bytes"`
-	Replicas        int64 `json:"replicas"` // good ones
-	Corrupt         int64 `json:"rotten_replicas"`
-	UnderReplicated int64 `json:"under_replicated"`
-	Unreachable     int64 `json:"unreachable"`
-	Lost            int64 `json:"lost"`
+	OK bool `json:"ok"`
+	*tally
 }
 
-func (t *tally) json() tallyJSON {
-	return tallyJSON{t.fault() == nil && t.under == 0, t.extents, t.bytes, t.good, t.corrupt, t.under, t.unreadable, t.lost}
-}
+func (t *tally) json() tallyJSON { return tallyJSON{t.fault() == nil && t.Under == 0, t} }
 
 // fault returns an error with exitUnhealthy if anything is lost, corrupt or unreachable. Extents
 // that are only under-replicated are repaired by the nodes, and are no error.
 func (t *tally) fault() error {
-	if t.lost+t.unreadable+t.corrupt > 0 {
+	if t.Lost+t.Unreadable+t.Corrupt > 0 {
 		return cli.SilentExit(cli.ExitUnhealthy)
 	}
 	return nil
@@ -109,22 +102,22 @@ func (t *tally) sentence(a *cli.App, tty bool, what string) string {
 			parts = append(parts, cli.Plural(n, thing)+" "+is)
 		}
 	}
-	addPart(t.lost, "extent", "lost")
-	addPart(t.unreadable, "extent", "unreachable")
-	addPart(t.corrupt, "replica", "corrupt")
-	addPart(t.under, "extent", "under-replicated")
+	addPart(t.Lost, "extent", "lost")
+	addPart(t.Unreadable, "extent", "unreachable")
+	addPart(t.Corrupt, "replica", "corrupt")
+	addPart(t.Under, "extent", "under-replicated")
 	word := a.Paint(tty, cli.StyleGood, "healthy")
 	switch {
-	case t.lost+t.unreadable > 0:
+	case t.Lost+t.Unreadable > 0:
 		word = a.Paint(tty, cli.StyleError, "unhealthy")
-	case t.corrupt > 0:
+	case t.Corrupt > 0:
 		word = a.Paint(tty, cli.StyleError, "damaged")
-	case t.under > 0:
+	case t.Under > 0:
 		word = a.Paint(tty, cli.StyleHint, "degraded")
 	}
-	of := fmt.Sprintf("%s, %s", cli.Plural(t.extents, "extent"), cli.FormatSize(t.bytes))
+	of := fmt.Sprintf("%s, %s", cli.Plural(t.Extents, "extent"), cli.FormatSize(t.Bytes))
 	if len(parts) > 0 {
-		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), cli.Plural(t.good, "good replica"), of)
+		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), cli.Plural(t.Good, "good replica"), of)
 	}
 	if t.wanted == 0 { // fsck reports only extents with problems, and there was none
 		return fmt.Sprintf("%s: %s: %s, each with the replicas that it needs", word, what, of)

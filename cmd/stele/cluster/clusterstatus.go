@@ -19,9 +19,9 @@ import (
 // reported as unknown. A node waits 3 s for another node's part of the block store.
 const clusterTimeout = 5 * time.Second
 
-// clusterJSON is the --json form of the cluster's status.
-type clusterJSON struct {
-	Nodes []clusterNodeJSON `json:"nodes"`
+// clusterStatus is the state of the cluster as one node sees it.
+type clusterStatus struct {
+	Nodes []clusterNode `json:"nodes"`
 	// The numbers of tablets in METADATA, including its own. Nil if METADATA cannot be read.
 	Tablets    *int64   `json:"tablets"`
 	Unassigned *int64   `json:"unassigned"`
@@ -34,11 +34,12 @@ type clusterJSON struct {
 	Under           *int64         `json:"under_replicated"`
 	Unknown         []string       `json:"unknown"` // missing information, each with the cause
 	// Unreachable lists the nodes that membership lists as alive and that did not answer.
-	Unreachable []unreachableJSON `json:"unreachable"`
-	UsedUp      []usedQuotaJSON   `json:"used_up_quotas"`
+	Unreachable []unreachableNode `json:"unreachable"`
+	UsedUp      []exhaustedQuota  `json:"used_up_quotas"`
 }
 
-type unreachableJSON struct {
+// unreachableNode is a node that membership lists as alive and that did not answer.
+type unreachableNode struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Error string `json:"error"`
@@ -47,15 +48,16 @@ type unreachableJSON struct {
 	AliveForS float64 `json:"alive_for_s"`
 }
 
-// usedQuotaJSON is a quota of bytes that is exhausted.
-type usedQuotaJSON struct {
+// exhaustedQuota is a quota of bytes without capacity left.
+type exhaustedQuota struct {
 	Of    string `json:"of"` // table or user
 	Name  string `json:"name"`
 	Used  int64  `json:"used_bytes"`
 	Limit int64  `json:"limit_bytes"`
 }
 
-type clusterNodeJSON struct {
+// clusterNode is a node with its tablets and its part of the block store. What is unknown is nil.
+type clusterNode struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	State string `json:"state"`
@@ -73,12 +75,12 @@ type clusterNodeJSON struct {
 
 // clusterOf returns the status of the cluster. What cannot be read within clusterTimeout is nil, and
 // listed in Unknown.
-func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
+func clusterOf(ctx context.Context, c *client.Client) *clusterStatus {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	var nodes []client.NodeInfo
 	var store *client.StoreStatus
-	x := &clusterJSON{Nodes: []clusterNodeJSON{}, Recoveries: []string{}, UnservedTablets: []unservedJSON{}, Unknown: []string{}, Unreachable: []unreachableJSON{}, UsedUp: []usedQuotaJSON{}}
+	x := &clusterStatus{Nodes: []clusterNode{}, Recoveries: []string{}, UnservedTablets: []unservedJSON{}, Unknown: []string{}, Unreachable: []unreachableNode{}, UsedUp: []exhaustedQuota{}}
 	held := map[string]int64{}
 	var unserved *client.UnservedTablets
 	var quotas []client.Quota
@@ -107,7 +109,7 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		j := clusterNodeJSON{ID: n.ID, Name: cli.NodeName(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
+		j := clusterNode{ID: n.ID, Name: cli.NodeName(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
 		if tabletsErr == nil {
 			count := held[n.ID]
 			j.Tablets = &count
@@ -120,14 +122,14 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	return x
 }
 
-func (x *clusterJSON) unknown(what string, err error) {
+func (x *clusterStatus) unknown(what string, err error) {
 	if err != nil {
 		x.Unknown = append(x.Unknown, what+": "+err.Error())
 	}
 }
 
 // countTablets reads METADATA, and counts the tablets of each node.
-func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held map[string]int64) error {
+func (x *clusterStatus) countTablets(ctx context.Context, c *client.Client, held map[string]int64) error {
 	all, unassigned, recovering := int64(0), int64(0), int64(0)
 	s := c.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Places()))
 	defer s.Close()
@@ -157,7 +159,7 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 }
 
 // addRecoveries adds the dead servers whose commit logs a tablet waits for.
-func (x *clusterJSON) addRecoveries(servers []string) {
+func (x *clusterStatus) addRecoveries(servers []string) {
 	for _, dead := range servers {
 		if !slices.Contains(x.Recoveries, dead) {
 			x.Recoveries = append(x.Recoveries, dead)
@@ -166,15 +168,15 @@ func (x *clusterJSON) addRecoveries(servers []string) {
 }
 
 // addStore adds the nodes' reports on their parts of the block store.
-func (x *clusterJSON) addStore(s *client.StoreStatus) {
+func (x *clusterStatus) addStore(s *client.StoreStatus) {
 	under := int64(0)
 	var counting []string
 	for i := range s.Nodes {
 		p := &s.Nodes[i]
-		at := slices.IndexFunc(x.Nodes, func(n clusterNodeJSON) bool { return n.ID == p.Node })
+		at := slices.IndexFunc(x.Nodes, func(n clusterNode) bool { return n.ID == p.Node })
 		if p.Error != "" {
 			if at >= 0 && x.Nodes[at].State == api.NodeAlive {
-				x.Unreachable = append(x.Unreachable, unreachableJSON{p.Node, p.Name, p.Error, x.Nodes[at].StateForS})
+				x.Unreachable = append(x.Unreachable, unreachableNode{p.Node, p.Name, p.Error, x.Nodes[at].StateForS})
 				x.Unknown = append(x.Unknown, fmt.Sprintf("state of the block store on node %s: %s", p.Name, p.Error))
 			}
 			continue
@@ -199,19 +201,19 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 }
 
 // addQuotas adds the quotas of bytes that are exhausted. Rate quotas refill, so they are left out.
-func (x *clusterJSON) addQuotas(quotas []client.Quota) {
+func (x *clusterStatus) addQuotas(quotas []client.Quota) {
 	for i := range quotas {
 		q := &quotas[i]
 		for _, b := range q.Bounds {
 			if b.Kind == api.QuotaBytes && b.Used >= b.Limit {
-				x.UsedUp = append(x.UsedUp, usedQuotaJSON{q.Of, q.Name, b.Used, b.Limit})
+				x.UsedUp = append(x.UsedUp, exhaustedQuota{q.Of, q.Name, b.Used, b.Limit})
 			}
 		}
 	}
 }
 
 // grid returns the table of nodes.
-func (x *clusterJSON) grid() *cli.Grid {
+func (x *clusterStatus) grid() *cli.Grid {
 	counted := func(n int64) cli.Number { return cli.Count(n) }
 	g := cli.NewGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "LOAD")
 	orUnknown := func(n *int64, format func(int64) cli.Number) cli.Number {
@@ -223,7 +225,7 @@ func (x *clusterJSON) grid() *cli.Grid {
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
 		state := n.State
-		if slices.ContainsFunc(x.Unreachable, func(u unreachableJSON) bool { return u.ID == n.ID }) {
+		if slices.ContainsFunc(x.Unreachable, func(u unreachableNode) bool { return u.ID == n.ID }) {
 			state = "no answer"
 		}
 		if n.Draining {
@@ -236,7 +238,7 @@ func (x *clusterJSON) grid() *cli.Grid {
 }
 
 // problemLines returns a line for each problem of tablets, nodes and quotas, and for each unknown.
-func (x *clusterJSON) problemLines() (all []string) {
+func (x *clusterStatus) problemLines() (all []string) {
 	all = x.unservedLines()
 	if x.Unassigned != nil && *x.Unassigned > x.unserved() {
 		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", cli.FormatCount(*x.Unassigned), cli.Plural(*x.Tablets, "tablet")))

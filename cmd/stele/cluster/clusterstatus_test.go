@@ -16,8 +16,8 @@ import (
 // A status lists problems and unknowns, and nothing else.
 func TestClusterProblems(t *testing.T) {
 	number := func(n int64) *int64 { return &n }
-	x := &clusterJSON{
-		Nodes:   []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive, Tablets: number(3)}, {ID: "b", Name: "n2", State: api.NodeAlive, Tablets: number(0)}},
+	x := &clusterStatus{
+		Nodes:   []clusterNode{{ID: "a", Name: "n1", State: api.NodeAlive, Tablets: number(3)}, {ID: "b", Name: "n2", State: api.NodeAlive, Tablets: number(0)}},
 		Tablets: number(3), Unassigned: number(0), Recovering: number(0),
 	}
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Bytes: 5, Under: 2}, {Node: "b", Known: true, Under: 1}}})
@@ -40,7 +40,7 @@ func TestClusterProblems(t *testing.T) {
 
 // A node that does not answer is not counted as alive, even if membership has not detected its failure.
 func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
-	x := &clusterJSON{Nodes: []clusterNodeJSON{
+	x := &clusterStatus{Nodes: []clusterNode{
 		{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive, StateForS: 61.4}, {ID: "c", Name: "n3", State: api.NodeAlive},
 	}}
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{
@@ -65,7 +65,7 @@ func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
 
 // Only exhausted quotas of bytes are reported; rates refill.
 func TestUsedUpQuotas(t *testing.T) {
-	x := &clusterJSON{}
+	x := &clusterStatus{}
 	x.addQuotas([]client.Quota{
 		{Of: "table", Name: "web", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 21 << 10}}},
 		{Of: "user", Name: "ann", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 1}, {Kind: api.QuotaReadOps, Limit: 0, Used: 0}}},
@@ -82,7 +82,7 @@ func TestUsedUpQuotas(t *testing.T) {
 // While nodes count their extents after a change of membership, the number of under-replicated
 // extents is unknown, not 0.
 func TestStatusWhileExtentsAreCounted(t *testing.T) {
-	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
+	x := &clusterStatus{Nodes: []clusterNode{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
 	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
 	x.addStore(store)
 	want := "unknown: number of under-replicated extents: n2 still counting, after a node has joined or left"
@@ -90,7 +90,7 @@ func TestStatusWhileExtentsAreCounted(t *testing.T) {
 		t.Errorf("%q, %+v", got, x)
 	}
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2, Counting: true}
-	if got := statusSentence((&cli.App{}), s, &clusterJSON{}); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; under-replicated extents not counted yet" {
+	if got := statusSentence((&cli.App{}), s, &clusterStatus{}); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; under-replicated extents not counted yet" {
 		t.Errorf("%s", got)
 	}
 	if j := statusOf(s); j.UnderReplicated != nil {

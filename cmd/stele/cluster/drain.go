@@ -285,7 +285,7 @@ func drainStore(s *client.StoreStatus, id string) (*client.NodeStore, string) {
 // tablet, which METADATA does not contain.
 func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes []client.NodeInfo) (int64, error) {
 	held := map[string]int64{}
-	if err := (&clusterJSON{}).countTablets(ctx, c, held); err != nil {
+	if err := (&clusterStatus{}).countTablets(ctx, c, held); err != nil {
 		return 0, err
 	}
 	info, err := c.Describe(ctx, metadata.Name)

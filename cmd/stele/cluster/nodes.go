@@ -101,32 +101,11 @@ func applyRaftStatus(nodes []client.NodeInfo, s *client.RaftStatus) {
 	}
 }
 
-// nodeJSON is the --json form of a node, with the field names of the data API.
-type nodeJSON struct {
-	ID            string  `json:"id"`
-	Name          string  `json:"name"`
-	Zone          string  `json:"zone"`
-	RPC           string  `json:"rpc"`
-	Gossip        string  `json:"gossip"`
-	HTTP          string  `json:"http"`
-	Version       string  `json:"version"`
-	State         string  `json:"state"`
-	SinceSeconds  float64 `json:"since_s"`
-	Voter         bool    `json:"voter"`
-	Leader        bool    `json:"leader"`
-	Master        bool    `json:"master"`
-	Draining      bool    `json:"draining"`
-	Self          bool    `json:"self"`
-	CapacityBytes int64   `json:"capacity_bytes"`
-	FreeBytes     int64   `json:"free_bytes"`
-	Load          float64 `json:"load"`
-}
-
 func listNodes(a *cli.App, nodes []client.NodeInfo) error {
 	slices.SortStableFunc(nodes, func(x, y client.NodeInfo) int { return strings.Compare(x.Name, y.Name) })
 	if a.JSON {
 		for _, n := range nodes {
-			if err := a.PrintJSON(nodeJSON(n)); err != nil {
+			if err := a.PrintJSON(n); err != nil {
 				return err
 			}
 		}
@@ -231,7 +210,7 @@ func nodeShowCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			if a.JSON {
-				return a.PrintJSON(nodeJSON(*n))
+				return a.PrintJSON(n)
 			}
 			return showNode(a, n)
 		},

@@ -57,53 +57,9 @@ be changed, locks cannot be acquired, and no master can be elected.`,
 	}
 }
 
-// raftJSON is the --json form of the group's state, with the field names of the data API.
-type raftJSON struct {
-	Cluster     string           `json:"cluster"`
-	Leader      string           `json:"leader"`
-	LeaderName  string           `json:"leader_name"`
-	Term        uint64           `json:"term"`
-	Applied     uint64           `json:"applied"`
-	LastIndex   uint64           `json:"last_index"`
-	RaftEpoch   uint64           `json:"raft_epoch"`
-	Master      string           `json:"master"`
-	MasterName  string           `json:"master_name"`
-	MasterEpoch uint64           `json:"master_epoch"`
-	Sessions    int64            `json:"sessions"`
-	Files       int64            `json:"files"`
-	Directories int64            `json:"directories"`
-	Bytes       int64            `json:"bytes"`
-	Servers     []raftServerJSON `json:"servers"`
-}
-
-type raftServerJSON struct {
-	ID            string `json:"id"`
-	Name          string `json:"name"`
-	Zone          string `json:"zone"`
-	State         string `json:"state"`
-	Voter         bool   `json:"voter"`
-	Leader        bool   `json:"leader"`
-	Alive         bool   `json:"alive"`
-	LastContactMS int64  `json:"last_contact_ms"` // -1 if unknown
-	Lag           uint64 `json:"lag"`
-}
-
-func raftOf(s *client.RaftStatus) raftJSON {
-	j := raftJSON{
-		Cluster: s.Cluster, Leader: s.Leader, LeaderName: s.LeaderName, Term: s.Term, Applied: s.Applied, LastIndex: s.LastIndex,
-		RaftEpoch: s.RaftEpoch, Master: s.Master, MasterName: s.MasterName, MasterEpoch: s.MasterEpoch,
-		Sessions: s.Sessions, Files: s.Files, Directories: s.Directories, Bytes: s.Bytes,
-		Servers: []raftServerJSON{},
-	}
-	for _, server := range s.Servers {
-		j.Servers = append(j.Servers, raftServerJSON(server))
-	}
-	return j
-}
-
 func printRaftStatus(a *cli.App, s *client.RaftStatus) error {
 	if a.JSON {
-		return a.PrintJSON(raftOf(s))
+		return a.PrintJSON(s)
 	}
 	a.Notef("%s", raftSentence(a, s))
 	figures := cli.NewGrid("FIGURE", "VALUE")

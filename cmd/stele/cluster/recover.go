@@ -114,7 +114,7 @@ func inspectRecovery(ctx context.Context, dirs []string) (*recovery, error) {
 	return r, err
 }
 
-// recoveryJSON is the --json form of a recovery.
+// recoveryJSON is the --json form of a recovery: fields of the folders, the log and the outcome.
 type recoveryJSON struct {
 	Node        string   `json:"node"` // an id
 	Cluster     string   `json:"cluster"`

@@ -73,56 +73,49 @@ func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) 
 	return cli.SilentExit(cli.ExitUnhealthy)
 }
 
-// statusJSON is the --json form of the status, with the field names of the data API.
+// statusJSON is the --json form of the status, with the field names of the data API. Unlike in
+// client.Status, times are in seconds and an unknown number is nil, and the fields are in another order.
 type statusJSON struct {
-	State              string     `json:"state"` // healthy, degraded or unhealthy
-	Ready              bool       `json:"ready"`
-	Reason             string     `json:"reason,omitempty"`
-	Node               string     `json:"node"`
-	NodeID             string     `json:"node_id"`
-	Cluster            string     `json:"cluster"`
-	Version            string     `json:"version"`
-	UptimeS            float64    `json:"uptime_s"`
-	Voter              bool       `json:"voter"`
-	Leader             bool       `json:"leader"`
-	Master             bool       `json:"master"`
-	Nodes              int64      `json:"nodes"`
-	NodesAlive         int64      `json:"nodes_alive"`
-	Tables             int64      `json:"tables"`
-	Tablets            int64      `json:"tablets"`
-	MemtableBytes      int64      `json:"memtable_bytes"`
-	MemtableBytesMax   int64      `json:"memtable_bytes_max"`
-	CacheBytes         int64      `json:"cache_bytes"`
-	CacheHits          int64      `json:"cache_hits"`
-	CacheMisses        int64      `json:"cache_misses"`
-	ScanCacheHits      int64      `json:"scan_cache_hits"`
-	ScanCacheMisses    int64      `json:"scan_cache_misses"`
-	OpenFileBytes      int64      `json:"open_file_bytes"`
-	PinnedBytes        int64      `json:"pinned_bytes"`
-	UnpinnedBytes      int64      `json:"unpinned_bytes"`
-	LogBytes           int64      `json:"log_bytes"`
-	Replicas           int64      `json:"replicas"`
-	LogReplicas        int64      `json:"log_replicas"`
-	UnderReplicated    *int64     `json:"under_replicated"` // nil while extents are being counted
-	Reads              int64      `json:"reads"`
-	Scans              int64      `json:"scans"`
-	Commits            int64      `json:"commits"`
-	Stalls             int64      `json:"stalls"`
-	Overloads          int64      `json:"overloads"`
-	MinorCompactions   int64      `json:"minor_compactions"`
-	MergingCompactions int64      `json:"merging_compactions"`
-	MajorCompactions   int64      `json:"major_compactions"`
-	Disks              []diskJSON `json:"disks"`
+	State              string              `json:"state"` // healthy, degraded or unhealthy
+	Ready              bool                `json:"ready"`
+	Reason             string              `json:"reason,omitempty"`
+	Node               string              `json:"node"`
+	NodeID             string              `json:"node_id"`
+	Cluster            string              `json:"cluster"`
+	Version            string              `json:"version"`
+	UptimeS            float64             `json:"uptime_s"`
+	Voter              bool                `json:"voter"`
+	Leader             bool                `json:"leader"`
+	Master             bool                `json:"master"`
+	Nodes              int64               `json:"nodes"`
+	NodesAlive         int64               `json:"nodes_alive"`
+	Tables             int64               `json:"tables"`
+	Tablets            int64               `json:"tablets"`
+	MemtableBytes      int64               `json:"memtable_bytes"`
+	MemtableBytesMax   int64               `json:"memtable_bytes_max"`
+	CacheBytes         int64               `json:"cache_bytes"`
+	CacheHits          int64               `json:"cache_hits"`
+	CacheMisses        int64               `json:"cache_misses"`
+	ScanCacheHits      int64               `json:"scan_cache_hits"`
+	ScanCacheMisses    int64               `json:"scan_cache_misses"`
+	OpenFileBytes      int64               `json:"open_file_bytes"`
+	PinnedBytes        int64               `json:"pinned_bytes"`
+	UnpinnedBytes      int64               `json:"unpinned_bytes"`
+	LogBytes           int64               `json:"log_bytes"`
+	Replicas           int64               `json:"replicas"`
+	LogReplicas        int64               `json:"log_replicas"`
+	UnderReplicated    *int64              `json:"under_replicated"` // nil while extents are being counted
+	Reads              int64               `json:"reads"`
+	Scans              int64               `json:"scans"`
+	Commits            int64               `json:"commits"`
+	Stalls             int64               `json:"stalls"`
+	Overloads          int64               `json:"overloads"`
+	MinorCompactions   int64               `json:"minor_compactions"`
+	MergingCompactions int64               `json:"merging_compactions"`
+	MajorCompactions   int64               `json:"major_compactions"`
+	Disks              []client.DiskStatus `json:"disks"`
 
-	Whole *clusterJSON `json:"whole"`
-}
-
-type diskJSON struct {
-	Path       string `json:"path"`
-	TotalBytes int64  `json:"total_bytes"`
-	FreeBytes  int64  `json:"free_bytes"`
-	UsedBytes  int64  `json:"used_bytes"`
-	Retired    bool   `json:"retired"`
+	Whole *clusterStatus `json:"whole"`
 }
 
 func statusOf(s *client.Status) statusJSON {
@@ -135,18 +128,15 @@ func statusOf(s *client.Status) statusJSON {
 		Replicas: s.Replicas, LogReplicas: s.LogReplicas,
 		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
 		MinorCompactions: s.MinorCompactions, MergingCompactions: s.MergingCompactions, MajorCompactions: s.MajorCompactions,
-		Disks: []diskJSON{},
+		Disks: s.Disks,
 	}
 	if !s.Counting {
 		j.UnderReplicated = &s.UnderReplicated
 	}
-	for _, d := range s.Disks {
-		j.Disks = append(j.Disks, diskJSON(d))
-	}
 	return j
 }
 
-func printStatus(a *cli.App, s *client.Status, whole *clusterJSON) error {
+func printStatus(a *cli.App, s *client.Status, whole *clusterStatus) error {
 	if a.JSON {
 		j := statusOf(s)
 		j.Whole = whole
@@ -203,7 +193,7 @@ const (
 )
 
 // clusterState returns the state, and the rest of the first line of a status.
-func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
+func clusterState(s *client.Status, whole *clusterStatus) (state, text string) {
 	if !s.Ready {
 		return stateUnhealthy, ": node " + s.Node + " does not serve: " + cli.OrElse(s.Reason, "no reason given")
 	}
@@ -223,7 +213,7 @@ func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
 }
 
 // stateFaults lists why a cluster that serves is degraded, besides nodes that are down.
-func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
+func stateFaults(s *client.Status, whole *clusterStatus) (faults []string) {
 	add := func(is bool, format string, args ...any) {
 		if is {
 			faults = append(faults, fmt.Sprintf(format, args...))
@@ -247,7 +237,7 @@ func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
 var stateStyles = map[string]cli.Style{stateHealthy: cli.StyleGood, stateDegraded: cli.StyleHint, stateUnhealthy: cli.StyleError}
 
 // statusSentence returns the first line of a status.
-func statusSentence(a *cli.App, s *client.Status, whole *clusterJSON) string {
+func statusSentence(a *cli.App, s *client.Status, whole *clusterStatus) string {
 	state, text := clusterState(s, whole)
 	return a.Paint(a.OutTTY, stateStyles[state], state) + cli.EscapeText(text)
 }

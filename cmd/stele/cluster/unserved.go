@@ -15,7 +15,8 @@ const unservedShown = 5
 const unservedHint = `start nodes that are down ("stele node list"); find lost or corrupt files by "stele blob fsck"; for a damaged row of METADATA see docs/operating.md; ` +
 	`the master's log names the node that failed to load a tablet, and that node's log the cause`
 
-// unservedJSON is the --json form of a tablet that is not served.
+// unservedJSON is the --json form of a tablet that is not served. Unlike in client.UnservedTablet, the
+// time is in seconds, and bounds are text and base64.
 type unservedJSON struct {
 	Table string `json:"table"`
 	cli.BoundsJSON
@@ -27,7 +28,7 @@ type unservedJSON struct {
 }
 
 // addUnserved adds the master's report on unserved tablets.
-func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
+func (x *clusterStatus) addUnserved(u *client.UnservedTablets) {
 	x.Unserved, x.UnservedTablets = &u.Total, []unservedJSON{}
 	for _, t := range u.Tablets {
 		x.UnservedTablets = append(x.UnservedTablets, unservedJSON{
@@ -37,7 +38,7 @@ func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
 }
 
 // unserved returns the number of unserved tablets; 0 if it is unknown.
-func (x *clusterJSON) unserved() int64 {
+func (x *clusterStatus) unserved() int64 {
 	if x.Unserved == nil {
 		return 0
 	}
@@ -46,7 +47,7 @@ func (x *clusterJSON) unserved() int64 {
 
 // unservedLines returns a line for each of the first unserved tablets, with the cause, and one with
 // the number of others.
-func (x *clusterJSON) unservedLines() (all []string) {
+func (x *clusterStatus) unservedLines() (all []string) {
 	for i := range x.UnservedTablets[:min(len(x.UnservedTablets), unservedShown)] {
 		t := &x.UnservedTablets[i]
 		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", cli.OrElse(t.Table, "(unknown)"),
@@ -81,7 +82,7 @@ func rowText(row []byte, none string) string {
 }
 
 // nameOf returns the name of a node, or its id if the node is not listed.
-func (x *clusterJSON) nameOf(id string) string {
+func (x *clusterStatus) nameOf(id string) string {
 	for i := range x.Nodes {
 		if x.Nodes[i].ID == id {
 			return x.Nodes[i].Name

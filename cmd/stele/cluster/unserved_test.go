@@ -20,7 +20,7 @@ func TestStatusListsUnserved(t *testing.T) {
 		u.Tablets = append(u.Tablets, client.UnservedTablet{Table: strings.Repeat("x", 3), Error: "e"})
 	}
 	one := int64(1)
-	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}}, Tablets: &one, Unassigned: &one}
+	x := &clusterStatus{Nodes: []clusterNode{{ID: "a", Name: "n1", State: api.NodeAlive}}, Tablets: &one, Unassigned: &one}
 	x.addUnserved(u)
 	got := x.problemLines()
 	want := []string{
@@ -34,7 +34,7 @@ func TestStatusListsUnserved(t *testing.T) {
 	if got := statusSentence((&cli.App{}), s, x); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
 		t.Errorf("%s", got)
 	}
-	if got := statusSentence((&cli.App{}), s, &clusterJSON{}); !strings.HasPrefix(got, "healthy: ") {
+	if got := statusSentence((&cli.App{}), s, &clusterStatus{}); !strings.HasPrefix(got, "healthy: ") {
 		t.Errorf("%s", got)
 	}
 }

@@ -88,7 +88,8 @@ func callLocks(a *cli.App, cmd *cobra.Command, usual time.Duration, f func(conte
 	return f(ctx, c)
 }
 
-// statJSON is the --json form of a node of the namespace. Value is set only for the content of a file.
+// statJSON is the --json form of a node of the namespace. Unlike api.Stat it has the state of the lock as
+// one word. Value is set only for the content of a file.
 type statJSON struct {
 	Path           string   `json:"path"`
 	Directory      bool     `json:"directory"`

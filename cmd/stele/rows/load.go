@@ -131,23 +131,17 @@ func loadWebtable(ctx context.Context, a *cli.App, c *client.Client, site *webta
 	return reportLoad(a, f, l.Stats(), pages, time.Since(began), err)
 }
 
-// loadJSON is the --json form of a load.
+// loadJSON is the --json form of a load: its counts, with the table and the time.
 type loadJSON struct {
-	Table    string  `json:"table"`
-	Complete bool    `json:"complete"`
-	Pages    int64   `json:"pages"`         // written
-	Skipped  int64   `json:"pages_skipped"` // in the table already
-	Failed   int64   `json:"pages_failed"`
-	Bytes    int64   `json:"page_bytes"` // of pages written and skipped
-	Links    int64   `json:"links"`
-	Anchors  int64   `json:"anchors"`
-	Rows     int64   `json:"rows_acknowledged"`
-	Seconds  float64 `json:"seconds"`
+	Table    string `json:"table"`
+	Complete bool   `json:"complete"`
+	webload.Stats
+	Seconds float64 `json:"seconds"`
 }
 
 func reportLoad(a *cli.App, f *loadFlags, s webload.Stats, pages int64, took time.Duration, err error) error {
 	if a.JSON {
-		j := loadJSON{f.table, err == nil && s.Failed == 0, s.Pages, s.Skipped, s.Failed, s.PageBytes, s.Links, s.Anchors, s.Rows, took.Seconds()}
+		j := loadJSON{f.table, err == nil && s.Failed == 0, s, took.Seconds()}
 		if err := a.PrintJSON(j); err != nil {
 			return err
 		}
@@ -196,14 +190,10 @@ was acknowledged, or was deleted or garbage-collected since.`,
 	return cmd
 }
 
-// verifyJSON is the --json form of a verification.
+// verifyJSON is the --json form of a verification: its counts, with the table and the time.
 type verifyJSON struct {
-	Table   string  `json:"table"`
-	Cells   int64   `json:"cells"`
-	Rows    int64   `json:"rows"`
-	Bytes   int64   `json:"bytes"`
-	Missing int64   `json:"missing"`
-	Wrong   int64   `json:"wrong"`
+	Table string `json:"table"`
+	webload.Verification
 	Seconds float64 `json:"seconds"`
 }
 
@@ -232,7 +222,7 @@ func loadVerify(ctx context.Context, a *cli.App, t *client.Table, file *os.File)
 // reportVerification prints the result of a verification, and returns an error if cells are missing or wrong.
 func reportVerification(a *cli.App, name string, v webload.Verification, took time.Duration) error {
 	if a.JSON {
-		if err := a.PrintJSON(verifyJSON{name, v.Cells, v.Rows, v.Bytes, v.Missing, v.Wrong, took.Seconds()}); err != nil {
+		if err := a.PrintJSON(verifyJSON{name, v, took.Seconds()}); err != nil {
 			return err
 		}
 	} else {

@@ -31,28 +31,10 @@ func tableDescribeCommand(a *cli.App) *cobra.Command {
 	}
 }
 
-// The --json forms of a table.
+// The --json form of a table has the bounds of tablets as text and in base64.
 type (
-	schemaJSON struct {
-		Name     string       `json:"name"`
-		ID       uint64       `json:"id"`
-		Families []familyJSON `json:"families"`
-		Groups   []groupJSON  `json:"groups"`
-	}
-	familyJSON struct {
-		Name  string `json:"name"`
-		GC    string `json:"gc"`
-		Group string `json:"group"`
-	}
-	groupJSON struct {
-		Name        string `json:"name"`
-		BlockBytes  int    `json:"block_bytes"`
-		Compression string `json:"compression"`
-		Bloom       string `json:"bloom"`
-		InMemory    bool   `json:"in_memory"`
-	}
 	tableJSON struct {
-		schemaJSON
+		*table.Schema
 		Tablets     []tabletJSON `json:"tablets"`
 		SizesHidden bool         `json:"sizes_hidden,omitempty"`
 	}
@@ -60,57 +42,46 @@ type (
 		ID   uint64 `json:"id"`
 		Node string `json:"node"`
 		cli.BoundsJSON
-		MemtableBytes int64           `json:"memtable_bytes"`
-		Groups        []groupSizeJSON `json:"groups"`
-	}
-	groupSizeJSON struct {
-		Name     string `json:"name"`
-		Files    int64  `json:"files"`
-		Bytes    int64  `json:"bytes"`
-		RawBytes int64  `json:"raw_bytes"`
-		Entries  int64  `json:"entries"`
+		MemtableBytes int64              `json:"memtable_bytes"`
+		Groups        []client.GroupInfo `json:"groups"`
 	}
 )
 
-func schemaOf(s *table.Schema) schemaJSON {
-	j := schemaJSON{Name: s.Name, ID: s.ID, Families: []familyJSON{}, Groups: []groupJSON{}}
-	for i := range s.Families {
-		f := &s.Families[i]
-		j.Families = append(j.Families, familyJSON{f.Name, f.GC.String(), f.Group})
+// effective returns the schema with the defaults of its groups filled in.
+func effective(s *table.Schema) *table.Schema {
+	c := s.Clone()
+	for i := range c.Groups {
+		c.Groups[i] = c.Groups[i].Effective()
 	}
-	for i := range s.Groups {
-		g := s.Groups[i].Effective()
-		j.Groups = append(j.Groups, groupJSON{g.Name, g.BlockBytes, g.Compression.String(), g.Bloom.String(), g.InMemory})
+	if c.Families == nil {
+		c.Families = []table.Family{} // [] in JSON
 	}
-	return j
+	return c
 }
 
 func tableOf(info *client.TableInfo) tableJSON {
-	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
+	j := tableJSON{Schema: effective(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
-		tj := tabletJSON{t.ID, t.Node, cli.BoundsOf(t.Start, t.End), t.MemtableBytes, []groupSizeJSON{}}
-		for _, g := range t.Groups {
-			tj.Groups = append(tj.Groups, groupSizeJSON(g))
-		}
-		j.Tablets = append(j.Tablets, tj)
+		j.Tablets = append(j.Tablets, tabletJSON{t.ID, t.Node, cli.BoundsOf(t.Start, t.End), t.MemtableBytes, t.Groups})
 	}
 	return j
 }
 
 // printSchema prints families and locality groups.
 func printSchema(a *cli.App, s *table.Schema) error {
-	j := schemaOf(s)
+	s = effective(s)
 	if a.JSON {
-		return a.PrintJSON(j)
+		return a.PrintJSON(s)
 	}
 	families := cli.NewGrid("FAMILY", "GARBAGE COLLECTION", "GROUP")
-	for _, f := range j.Families {
-		families.Add(f.Name, f.GC, f.Group)
+	for i := range s.Families {
+		f := &s.Families[i]
+		families.Add(f.Name, f.GC.String(), f.Group)
 	}
 	groups := cli.NewGrid("GROUP", "BLOCK", "COMPRESSION", "BLOOM", "IN MEMORY")
-	for _, g := range j.Groups {
-		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression, g.Bloom, cli.YesNo(g.InMemory))
+	for _, g := range s.Groups {
+		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression.String(), g.Bloom.String(), cli.YesNo(g.InMemory))
 	}
 	return a.PrintAll(families, groups)
 }

@@ -62,14 +62,11 @@ func showOwner(a *cli.App, cmd *cobra.Command, name string) error {
 		owner = u.Tables[i].Owner
 	}
 	if a.JSON {
-		return a.PrintJSON(ownerJSON{name, owner})
+		return a.PrintJSON(struct {
+			Table string `json:"table"`
+			Owner string `json:"owner"`
+		}{name, owner})
 	}
 	_, err = fmt.Fprintln(a.Out, cli.OrElse(cli.EscapeText(owner), "-"))
 	return err
-}
-
-// ownerJSON is the --json form of a table's owner.
-type ownerJSON struct {
-	Table string `json:"table"`
-	Owner string `json:"owner"`
 }

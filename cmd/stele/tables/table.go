@@ -105,7 +105,7 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 // reportSchema reports a change: with --json it prints the new schema, else the message what.
 func reportSchema(a *cli.App, s *table.Schema, what string) error {
 	if a.JSON {
-		return a.PrintJSON(schemaOf(s))
+		return a.PrintJSON(effective(s))
 	}
 	a.Notef("%s", what)
 	return nil
@@ -135,7 +135,7 @@ func listTables(a *cli.App, schemas []*table.Schema) error {
 	g := cli.NewGrid("TABLE", "FAMILIES", "LOCALITY GROUPS")
 	for _, s := range schemas {
 		if a.JSON {
-			if err := a.PrintJSON(schemaOf(s)); err != nil {
+			if err := a.PrintJSON(effective(s)); err != nil {
 				return err
 			}
 			continue

@@ -55,7 +55,8 @@ func (f *tabletFlags) ref(a *cli.App, args []string) (t client.TabletRef, err er
 	return t, nil
 }
 
-// tabletChangeJSON is the --json form of a change to a tablet.
+// tabletChangeJSON is the --json form of a change to a tablet. Unlike client.TabletChange it has the
+// table and the duration, and the split point as text and in base64.
 type tabletChangeJSON struct {
 	Table string `json:"table"`
 	ID    uint64 `json:"id"`

@@ -56,31 +56,31 @@ func tabletDescribeCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// tabletRowJSON is the --json form of a tablet's row in METADATA.
-type tabletRowJSON struct {
+// tabletRow is a tablet's row in METADATA, decoded, with its sizes.
+type tabletRow struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
 	ID      uint64 `json:"id"`
 	cli.BoundsJSON
-	Node       string            `json:"node"`
-	Server     string            `json:"server"`
-	Addr       string            `json:"addr"`
-	Generation uint64            `json:"generation,string"`
-	Recoveries []string          `json:"recoveries"`
-	Splitting  bool              `json:"splitting"`
-	LastMajor  time.Time         `json:"last_major_compaction"`
-	Groups     []tabletGroupJSON `json:"groups"`
-	Events     []tabletEventJSON `json:"events"` // newest first
+	Node       string        `json:"node"`
+	Server     string        `json:"server"`
+	Addr       string        `json:"addr"`
+	Generation uint64        `json:"generation,string"`
+	Recoveries []string      `json:"recoveries"`
+	Splitting  bool          `json:"splitting"`
+	LastMajor  time.Time     `json:"last_major_compaction"`
+	Groups     []tabletGroup `json:"groups"`
+	Events     []tabletEvent `json:"events"` // newest first
 }
 
-type tabletGroupJSON struct {
-	Name    string           `json:"name"`
-	Bytes   *int64           `json:"bytes"`   // estimate for the tablet's part of its files; nil if no server reports it
-	Entries *int64           `json:"entries"` // like Bytes
-	Files   []tabletFileJSON `json:"files"`
+type tabletGroup struct {
+	Name    string       `json:"name"`
+	Bytes   *int64       `json:"bytes"`   // estimate for the tablet's part of its files; nil if no server reports it
+	Entries *int64       `json:"entries"` // like Bytes
+	Files   []tabletFile `json:"files"`
 }
 
-type tabletFileJSON struct {
+type tabletFile struct {
 	Blob           string `json:"blob"`
 	Bytes          int64  `json:"bytes"` // of the whole file, even if only a part belongs to the tablet
 	RawBytes       int64  `json:"raw_bytes"`
@@ -89,13 +89,13 @@ type tabletFileJSON struct {
 	Shared         bool   `json:"shared"`
 }
 
-type tabletEventJSON struct {
+type tabletEvent struct {
 	Time time.Time `json:"time"`
 	Text string    `json:"text"`
 }
 
 // findTablet reads a tablet's row in METADATA, and its sizes from its server.
-func findTablet(ctx context.Context, c *client.Client, name string, t client.TabletRef) (*tabletRowJSON, error) {
+func findTablet(ctx context.Context, c *client.Client, name string, t client.TabletRef) (*tabletRow, error) {
 	id := metadata.TableID
 	if name != metadata.Name {
 		info, err := tableNamed(ctx, c, name)
@@ -140,7 +140,7 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 
 // findStart sets the start of a tablet to the end of the previous one, which splits may have changed
 // since the tablet's row was written.
-func findStart(ctx context.Context, c *client.Client, d *tabletRowJSON) error {
+func findStart(ctx context.Context, c *client.Client, d *tabletRow) error {
 	from, _ := metadata.TableRange(d.TableID)
 	if len(d.StartBytes) > 0 {
 		from = append(metadata.SeekKey(nil, d.TableID, d.StartBytes), 0)
@@ -172,7 +172,7 @@ func tableNamed(ctx context.Context, c *client.Client, name string) (*table.Sche
 }
 
 // tabletOf decodes a row of METADATA.
-func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
+func tabletOf(name string, row *table.Row) (*tabletRow, error) {
 	r, err := metadata.Decode(row)
 	if err != nil {
 		return nil, err
@@ -182,28 +182,28 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 		return nil, err
 	}
 	node, _, _ := strings.Cut(r.Server, ".")
-	d := &tabletRowJSON{
+	d := &tabletRow{
 		Table: name, TableID: r.Table, ID: m.ID, BoundsJSON: cli.BoundsOf(m.Start, r.End), Node: node, Server: r.Server, Addr: r.Addr,
 		Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Splitting: r.Split != nil, LastMajor: m.LastMajor,
-		Groups: []tabletGroupJSON{}, Events: []tabletEventJSON{},
+		Groups: []tabletGroup{}, Events: []tabletEvent{},
 	}
 	for _, g := range m.Groups {
-		j := tabletGroupJSON{Name: g.Name, Files: []tabletFileJSON{}}
+		j := tabletGroup{Name: g.Name, Files: []tabletFile{}}
 		for i := range g.Files {
 			x := &g.Files[i]
-			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, cli.BoundsOf(x.Start, x.End), x.Shared})
+			j.Files = append(j.Files, tabletFile{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, cli.BoundsOf(x.Start, x.End), x.Shared})
 		}
 		d.Groups = append(d.Groups, j)
 	}
 	for _, e := range metadata.Events(row) {
-		d.Events = append(d.Events, tabletEventJSON{time.UnixMicro(e.Time).UTC(), e.Text})
+		d.Events = append(d.Events, tabletEvent{time.UnixMicro(e.Time).UTC(), e.Text})
 	}
 	return d, nil
 }
 
 // addSizes sets the sizes that the tablet's server reports. METADATA has only sizes of whole files, of
 // which a tablet may have a part since a split.
-func (d *tabletRowJSON) addSizes(infos []client.TabletInfo) {
+func (d *tabletRow) addSizes(infos []client.TabletInfo) {
 	at := slices.IndexFunc(infos, func(info client.TabletInfo) bool { return info.ID == d.ID })
 	if at < 0 {
 		return
@@ -219,7 +219,7 @@ func (d *tabletRowJSON) addSizes(infos []client.TabletInfo) {
 	}
 }
 
-func printTablet(a *cli.App, d *tabletRowJSON) error {
+func printTablet(a *cli.App, d *tabletRow) error {
 	if a.JSON {
 		return a.PrintJSON(d)
 	}

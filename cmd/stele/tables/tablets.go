@@ -58,8 +58,8 @@ are - if it does not answer.`,
 	}
 }
 
-// placedTabletJSON is the --json form of a tablet and its placement.
-type placedTabletJSON struct {
+// placedTablet is a tablet and its placement.
+type placedTablet struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
 	cli.BoundsJSON
@@ -83,7 +83,7 @@ type tabletList struct {
 	c       *client.Client
 	tables  map[uint64]string // names by id
 	nodes   map[string]string // names by id
-	tablets []placedTabletJSON
+	tablets []placedTablet
 }
 
 // read reads the tablets of the table in names, or of all tables if names is empty.
@@ -152,7 +152,7 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 			damage = err.Error()
 		}
 		node, _, _ := strings.Cut(r.Server, ".")
-		l.tablets = append(l.tablets, placedTabletJSON{
+		l.tablets = append(l.tablets, placedTablet{
 			Table: l.tables[r.Table], TableID: r.Table, BoundsJSON: cli.BoundsOf(start, r.End),
 			Node: cli.OrElse(l.nodes[node], node), Server: r.Server, Addr: r.Addr,
 			Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Error: damage,

@@ -27,7 +27,7 @@ requests.`,
 	return cmd
 }
 
-// chainJSON is the --json form of a log.
+// chainJSON is the --json form of a log. Unlike audit.Chain it has the head as --head accepts it.
 type chainJSON struct {
 	Node      string `json:"node"`
 	Log       string `json:"log"`

@@ -63,7 +63,7 @@ func checkCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// problemJSON is the --json form of a problem.
+// problemJSON is the --json form of a problem of a file or an SSTable.
 type problemJSON struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`

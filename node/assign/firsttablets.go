@@ -1,9 +1,8 @@
-package node
+package assign
 
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -11,6 +10,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -21,8 +21,8 @@ const (
 )
 
 // makeTablets creates the rows of a new table's tablets, as many as fit into one round. Rows that exist, by key, are skipped.
-func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID uint64, there map[string]bool) error {
-	s, cut, _, err := namespace.ReadTable(ctx, c.n.catalog.Meta, name)
+func (c *Tablets) makeTablets(ctx context.Context, name string, tableID uint64, there map[string]bool) error {
+	s, cut, _, err := namespace.ReadTable(ctx, c.Catalog.Meta, name)
 	if errors.Is(err, api.ErrNoTable) || err == nil && s.ID != tableID {
 		return nil // dropped meanwhile
 	}
@@ -34,39 +34,30 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 	}
 	short, cancel := context.WithTimeout(ctx, firstTabletsTimeout)
 	defer cancel()
-	var mu sync.Mutex
-	var failed error
-	var made sync.WaitGroup
-	next := make(chan int)
-	for range firstTabletWorkers {
-		made.Go(func() {
-			for i := range next {
-				if err := c.createFirstTablet(short, cut, tableID, i); err != nil {
-					mu.Lock()
-					failed = errors.Join(failed, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for i, end := range cut.Ends {
-		if !there[master.KeyOf(tableID, end)] && short.Err() == nil {
-			next <- i
-		}
-	}
-	close(next)
-	made.Wait()
+	err = c.makeMissing(short, cut, tableID, there)
 	if short.Err() != nil {
 		return ctx.Err()
 	}
-	if failed != nil {
-		return failed
+	if err != nil {
+		return err
 	}
-	return c.createFirstTablet(ctx, cut, tableID, len(cut.Ends))
+	return c.CreateFirstTablet(ctx, cut, tableID, len(cut.Ends)) // last: a table whose last tablet exists is complete
 }
 
-// createFirstTablet creates the row of the i-th tablet.
-func (c *clusterTablets) createFirstTablet(ctx context.Context, cut *namespace.SplitPoints, tableID uint64, i int) error {
+// makeMissing creates the rows of all tablets but the last one, until ctx ends.
+func (c *Tablets) makeMissing(ctx context.Context, cut *namespace.SplitPoints, tableID uint64, there map[string]bool) error {
+	var group errgroup.Group
+	group.SetLimit(firstTabletWorkers)
+	for i, end := range cut.Ends {
+		if !there[master.KeyOf(tableID, end)] && ctx.Err() == nil {
+			group.Go(func() error { return c.CreateFirstTablet(ctx, cut, tableID, i) })
+		}
+	}
+	return group.Wait()
+}
+
+// CreateFirstTablet creates the row of the i-th tablet.
+func (c *Tablets) CreateFirstTablet(ctx context.Context, cut *namespace.SplitPoints, tableID uint64, i int) error {
 	m := tablet.Meta{ID: cut.First + uint64(i), Table: tableID, LastMajor: time.Now()}
 	if i > 0 {
 		m.Start = cut.Ends[i-1]
@@ -78,16 +69,16 @@ func (c *clusterTablets) createFirstTablet(ctx context.Context, cut *namespace.S
 }
 
 // removeSplitPoints removes the split points of a table whose tablets have all been created.
-func (c *clusterTablets) removeSplitPoints(ctx context.Context, name string, tableID uint64) error {
+func (c *Tablets) removeSplitPoints(ctx context.Context, name string, tableID uint64) error {
 	if c.allCreated[tableID] {
 		return nil
 	}
-	s, cut, gen, err := namespace.ReadTable(ctx, c.n.catalog.Meta, name)
+	s, cut, gen, err := namespace.ReadTable(ctx, c.Catalog.Meta, name)
 	if errors.Is(err, api.ErrNoTable) {
 		return nil
 	}
 	if err == nil && cut != nil && s.ID == tableID {
-		err = c.n.catalog.SaveTable(ctx, s, nil, gen)
+		err = c.Catalog.SaveTable(ctx, s, nil, gen)
 	}
 	if errors.Is(err, api.ErrConflict) || errors.Is(err, metaapi.ErrGeneration) {
 		return nil // retried in the next round

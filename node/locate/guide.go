@@ -1,4 +1,4 @@
-package node
+package locate
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// locator locates tablets.
-type locator interface {
+// Locator locates tablets.
+type Locator interface {
 	// Locate returns the address and node id of the server of a row, other than the node asker. ok is false if it is unknown when ctx
 	// ends.
 	Locate(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool)
@@ -26,16 +26,16 @@ const (
 // guide finds the server of a row for clients that asked the wrong node. It gives up early: while METADATA is unreadable, requests
 // for rows of this node must not wait for workers.
 type guide struct {
-	from locator
+	from func() Locator
 	busy chan struct{} // has a value for each call
 	rest atomic.Int64  // no lookups until then, in nanoseconds
 }
 
-func newGuide(from locator) *guide {
+func newGuide(from func() Locator) *guide {
 	return &guide{from: from, busy: make(chan struct{}, guideCalls)}
 }
 
-// find is locator.Locate within these bounds.
+// find is Locator.Locate within these bounds.
 func (g *guide) find(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool) {
 	now := time.Now()
 	if now.UnixNano() < g.rest.Load() {
@@ -49,7 +49,7 @@ func (g *guide) find(ctx context.Context, table string, row []byte, asker string
 	}
 	ctx, cancel := context.WithTimeout(ctx, guideTimeout)
 	defer cancel()
-	if addr, node, ok = g.from.Locate(ctx, table, row, asker); !ok && ctx.Err() != nil {
+	if addr, node, ok = g.from().Locate(ctx, table, row, asker); !ok && ctx.Err() != nil {
 		g.rest.Store(now.Add(guideRest).UnixNano())
 	}
 	return addr, node, ok

@@ -1,9 +1,10 @@
-package node
+package assign
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"sync"
 	"time"
@@ -23,11 +24,24 @@ import (
 	"github.com/steledb/stele/tablet/sortedrun"
 )
 
-// clusterTablets gives the master access to METADATA and to the tablet servers. It implements master.Tablets.
-type clusterTablets struct {
-	n    *Node
-	rows *metarows.Table
-	to   *command.Service
+// Config is what the package needs.
+type Config struct {
+	Ctx        context.Context // of the node
+	Background *sync.WaitGroup
+	Log        *slog.Logger
+	Catalog    *namespace.Catalog
+	Meta       *namespace.Access
+	Metadata   *metarows.Table
+	Commands   *command.Service
+	Store      func() *blobfs.Store
+	Members    func() []blobfs.Member
+	AddressOf  func(node string) (addr string, ok bool)
+	Sequencer  func() metaapi.Sequencer // of this node's mastership
+}
+
+// Tablets gives the master access to METADATA and to the tablet servers. It implements master.Tablets.
+type Tablets struct {
+	Config
 	// done caches which recoveries are complete: that does not change.
 	done map[string]bool
 	// allCreated caches which tables have no split points left.
@@ -40,26 +54,29 @@ type clusterTablets struct {
 	reconcileFailed, unread loglimit.OnChange
 }
 
+// New creates access for one candidate for master.
+func New(cfg Config) *Tablets { return &Tablets{Config: cfg, allCreated: map[uint64]bool{}} }
+
 // Begin implements master.Tablets.
-func (c *clusterTablets) Begin(ctx context.Context) error {
-	_, err := c.rows.Root(ctx)
+func (c *Tablets) Begin(ctx context.Context) error {
+	_, err := c.Metadata.Root(ctx)
 	if !errors.Is(err, metarows.ErrNoRow) {
 		return err
 	}
 	m := tablet.Meta{ID: metadata.RootTabletID, Table: metadata.TableID, End: metadata.RootEnd(), LastMajor: time.Now()}
 	data := metadata.EncodeRoot(&metadata.Row{Meta: tablet.EncodeMeta(&m)})
-	if _, err = c.rows.SetRoot(ctx, data, 0); errors.Is(err, metarows.ErrChanged) {
+	if _, err = c.Metadata.SetRoot(ctx, data, 0); errors.Is(err, metarows.ErrChanged) {
 		return nil // another master has done it
 	}
 	return err
 }
 
 // Logs implements master.Tablets.
-func (c *clusterTablets) Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error) {
-	if servers, err = c.n.catalog.List(ctx, namespace.LogsDir); err != nil {
+func (c *Tablets) Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error) {
+	if servers, err = c.Catalog.List(ctx, namespace.LogsDir); err != nil {
 		return nil, nil, err
 	}
-	names, err := c.n.catalog.List(ctx, namespace.RecoveryDir)
+	names, err := c.Catalog.List(ctx, namespace.RecoveryDir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,42 +101,16 @@ func (c *clusterTablets) Logs(ctx context.Context) (servers []string, recovered 
 const heldTimeout = 2 * time.Second
 
 // Servers implements master.Tablets.
-func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, error) {
-	files, err := c.n.catalog.Meta.List(ctx, namespace.ServersDir)
-	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+func (c *Tablets) Servers(ctx context.Context) ([]master.TabletServer, error) {
+	servers, err := c.lockHolders(ctx)
+	if err != nil {
 		return nil, err
-	}
-	leaving := map[string]bool{}
-	for _, m := range c.n.blobMembers.Members() {
-		leaving[m.ID] = m.Draining
-	}
-	var servers []master.TabletServer
-	for _, f := range files {
-		if f.Lock != metaapi.Exclusive {
-			continue
-		}
-		id := path.Base(f.Path)
-		addr, _ := c.n.members.AddressOf(id)
-		servers = append(servers, master.TabletServer{Name: namespace.ServerName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
 	var group sync.WaitGroup
 	for i := range servers {
-		v := &servers[i]
-		group.Go(func() {
-			var held []master.Held
-			err := c.to.ToTabletServer(ctx, v, command.MethodHeld, c.n.master.Sequencer(), command.Request{}, func(d *wire.Decoder) error {
-				held = command.DecodeHeld(d)
-				return d.Err()
-			})
-			if err != nil {
-				c.n.log.Debug("tablets of server not received", "server", v.Name, "err", err)
-				v.Silent = true
-				return
-			}
-			v.Has = held
-		})
+		group.Go(func() { c.askHeld(ctx, &servers[i]) })
 	}
 	group.Wait()
 	var all []master.TabletServer
@@ -133,12 +124,48 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 	return all, nil
 }
 
+// lockHolders returns the nodes that hold the lock of a tablet server.
+func (c *Tablets) lockHolders(ctx context.Context) (servers []master.TabletServer, err error) {
+	files, err := c.Catalog.Meta.List(ctx, namespace.ServersDir)
+	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		return nil, err
+	}
+	leaving := map[string]bool{}
+	for _, m := range c.Members() {
+		leaving[m.ID] = m.Draining
+	}
+	for _, f := range files {
+		if f.Lock != metaapi.Exclusive {
+			continue
+		}
+		id := path.Base(f.Path)
+		addr, _ := c.AddressOf(id)
+		servers = append(servers, master.TabletServer{Name: namespace.ServerName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
+	}
+	return servers, nil
+}
+
+// askHeld sets the tablets that a server has, or that it does not answer.
+func (c *Tablets) askHeld(ctx context.Context, v *master.TabletServer) {
+	var held []master.Held
+	err := c.Commands.ToTabletServer(ctx, v, command.MethodHeld, c.Sequencer(), command.Request{}, func(d *wire.Decoder) error {
+		held = command.DecodeHeld(d)
+		return d.Err()
+	})
+	if err != nil {
+		c.Log.Debug("tablets of server not received", "server", v.Name, "err", err)
+		v.Silent = true
+		return
+	}
+	v.Has = held
+}
+
 // rowsTimeout bounds the reading of one level: rows of unserved tablets do not arrive.
 const rowsTimeout = 3 * time.Second
 
 // Rows implements master.Tablets.
-func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, whole bool, err error) {
-	root, err := c.rows.Root(ctx)
+func (c *Tablets) Rows(ctx context.Context) (tablets []master.Tablet, whole bool, err error) {
+	root, err := c.Metadata.Root(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -165,11 +192,16 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 			return tablets, false, nil
 		}
 	}
-	level, ok = c.level(ctx, end, "")
-	if !ok {
-		return tablets, false, nil
+	level, ok = c.usersRows(ctx, end)
+	return append(tablets, level...), ok, nil
+}
+
+// usersRows reads the rows of users' tables, from start on, and makes them agree with the tables. It returns false if some cannot be read now.
+func (c *Tablets) usersRows(ctx context.Context, start string) (level []master.Tablet, ok bool) {
+	if level, ok = c.level(ctx, start, ""); !ok {
+		return nil, false
 	}
-	tables, err := c.tables(ctx)
+	tables, err := c.Meta.Tables(ctx)
 	for i := range level {
 		if id, _, err := metadata.ParseKey([]byte(level[i].Key)); err == nil {
 			level[i].Table = tables[id]
@@ -179,15 +211,15 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		err = c.reconcile(ctx, level, tables)
 	}
 	// The rows that were read are valid in any case, and unserved tablets must not wait for this.
-	c.reconcileFailed.WarnError(c.n.log, "make METADATA agree with the tables; will try again", err)
-	return append(tablets, level...), true, nil
+	c.reconcileFailed.WarnError(c.Log, "make METADATA agree with the tables; will try again", err)
+	return level, true
 }
 
 // level reads rows of METADATA. It returns false if some cannot be read now.
-func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
+func (c *Tablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
 	short, cancel := context.WithTimeout(ctx, rowsTimeout)
 	defer cancel()
-	err := c.rows.ScanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
+	err := c.Metadata.ScanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
 		t := master.Tablet{Key: key, Damaged: err}
 		if err == nil {
 			t.Damaged = c.damaged.Why(key, r.Generation)
@@ -199,43 +231,43 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 		return nil
 	})
 	if ctx.Err() == nil { // otherwise there is no retry
-		c.unread.WarnError(c.n.log, "METADATA cannot be read; will try again", err)
+		c.unread.WarnError(c.Log, "METADATA cannot be read; will try again", err)
 	}
 	return tablets, err == nil
 }
 
 // firstTablet creates the row of METADATA's first tablet besides the root tablet.
-func (c *clusterTablets) firstTablet(ctx context.Context) error {
+func (c *Tablets) firstTablet(ctx context.Context) error {
 	return c.writeTablet(ctx, metadata.FirstTabletID, metadata.TableID, metadata.RootEnd(), nil)
 }
 
 // makeTablet creates the row of a new, empty tablet, unless it exists.
-func (c *clusterTablets) makeTablet(ctx context.Context, tableID uint64, start, end []byte) error {
-	id, err := c.n.catalog.NextIDs(ctx, 1)
+func (c *Tablets) makeTablet(ctx context.Context, tableID uint64, start, end []byte) error {
+	id, err := c.Catalog.NextIDs(ctx, 1)
 	if err != nil {
 		return err
 	}
 	return c.writeTablet(ctx, id, tableID, start, end)
 }
 
-func (c *clusterTablets) writeTablet(ctx context.Context, id, tableID uint64, start, end []byte) error {
+func (c *Tablets) writeTablet(ctx context.Context, id, tableID uint64, start, end []byte) error {
 	m := tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()}
 	row := &metadata.Row{Table: tableID, End: end, Generation: metadata.FirstGeneration(id), Meta: tablet.EncodeMeta(&m)}
-	if err := c.rows.Create(ctx, row, "created"); !errors.Is(err, metarows.ErrChanged) {
+	if err := c.Metadata.Create(ctx, row, "created"); !errors.Is(err, metarows.ErrChanged) {
 		return err
 	}
 	return nil
 }
 
 // Load implements master.Tablets.
-func (c *clusterTablets) Load(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
-	err := c.to.ToTabletServer(ctx, v, command.MethodLoad, q, command.Request{Key: []byte(t.Key), Generation: t.Generation}, nil)
+func (c *Tablets) Load(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
+	err := c.Commands.ToTabletServer(ctx, v, command.MethodLoad, q, command.Request{Key: []byte(t.Key), Generation: t.Generation}, nil)
 	return overtaken(c.refused(ctx, err, t))
 }
 
 // Unload implements master.Tablets.
-func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) (generation uint64, err error) {
-	err = c.to.ToTabletServer(ctx, v, command.MethodUnload, q, command.Request{Key: []byte(t.Key)}, func(d *wire.Decoder) error {
+func (c *Tablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) (generation uint64, err error) {
+	err = c.Commands.ToTabletServer(ctx, v, command.MethodUnload, q, command.Request{Key: []byte(t.Key)}, func(d *wire.Decoder) error {
 		generation = d.Uint()
 		return d.Err()
 	})
@@ -251,14 +283,14 @@ func overtaken(err error) error {
 }
 
 // Merge implements master.Tablets.
-func (c *clusterTablets) Merge(ctx context.Context, v *master.TabletServer, lower, upper *master.Tablet, q metaapi.Sequencer) error {
-	err := c.to.ToTabletServer(ctx, v, command.MethodMerge, q, command.Request{Key: []byte(lower.Key), Upper: []byte(upper.Key)}, nil)
+func (c *Tablets) Merge(ctx context.Context, v *master.TabletServer, lower, upper *master.Tablet, q metaapi.Sequencer) error {
+	err := c.Commands.ToTabletServer(ctx, v, command.MethodMerge, q, command.Request{Key: []byte(lower.Key), Upper: []byte(upper.Key)}, nil)
 	return c.refused(ctx, err, lower, upper)
 }
 
 // Recovery implements master.Tablets.
-func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.Recovery, uint64, error) {
-	f, err := c.n.catalog.Meta.Get(ctx, namespace.RecoveryPath(server))
+func (c *Tablets) Recovery(ctx context.Context, server string) (*master.Recovery, uint64, error) {
+	f, err := c.Catalog.Meta.Get(ctx, namespace.RecoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -273,16 +305,16 @@ func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.R
 }
 
 // SaveRecovery implements master.Tablets.
-func (c *clusterTablets) SaveRecovery(ctx context.Context, r *master.Recovery, gen uint64) (uint64, error) {
-	return c.n.catalog.Set(ctx, namespace.RecoveryPath(r.Server), master.EncodeRecovery(r), gen)
+func (c *Tablets) SaveRecovery(ctx context.Context, r *master.Recovery, gen uint64) (uint64, error) {
+	return c.Catalog.Set(ctx, namespace.RecoveryPath(r.Server), master.EncodeRecovery(r), gen)
 }
 
 // pieceBytes is the size of the pieces of a log that servers sort (paper §6).
 const pieceBytes = 64 << 20
 
 // EndLogs implements master.Tablets.
-func (c *clusterTablets) EndLogs(ctx context.Context, server string) (pieces []master.Piece, err error) {
-	store := c.n.store.Load()
+func (c *Tablets) EndLogs(ctx context.Context, server string) (pieces []master.Piece, err error) {
+	store := c.Store()
 	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
 		return nil, err
@@ -300,9 +332,9 @@ func (c *clusterTablets) EndLogs(ctx context.Context, server string) (pieces []m
 }
 
 // Sort implements master.Tablets.
-func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, server string, p *master.Piece) (run []byte, err error) {
+func (c *Tablets) Sort(ctx context.Context, by *master.TabletServer, server string, p *master.Piece) (run []byte, err error) {
 	o := command.Request{Dead: server, Log: p.Log, Start: p.Start, End: p.End}
-	err = c.to.ToTabletServer(ctx, by, command.MethodSort, c.n.master.Sequencer(), o, func(d *wire.Decoder) error {
+	err = c.Commands.ToTabletServer(ctx, by, command.MethodSort, c.Sequencer(), o, func(d *wire.Decoder) error {
 		run = append([]byte{}, d.Bytes()...)
 		return d.Err()
 	})
@@ -311,8 +343,8 @@ func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, serv
 
 // Forget implements master.Tablets. The runs of a forgotten recovery are removed with it: garbage collection would find them hours later,
 // which a full disk cannot wait for.
-func (c *clusterTablets) Forget(ctx context.Context, server string) error {
-	store := c.n.store.Load()
+func (c *Tablets) Forget(ctx context.Context, server string) error {
+	store := c.Store()
 	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
 		return err
@@ -327,10 +359,10 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 		return err
 	}
 	if gen != 0 {
-		if err := c.n.catalog.Remove(ctx, namespace.RecoveryPath(server), gen); err != nil {
+		if err := c.Catalog.Remove(ctx, namespace.RecoveryPath(server), gen); err != nil {
 			return err
 		}
-		c.n.background.Go(func() { c.dropRuns(r) })
+		c.Background.Go(func() { c.dropRuns(r) })
 	}
 	return c.removeDir(ctx, path.Join(namespace.LogsDir, server))
 }
@@ -339,38 +371,33 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 const dropRunsTimeout = time.Minute
 
 // dropRuns removes the runs of a forgotten recovery. What it cannot remove is left to garbage collection.
-func (c *clusterTablets) dropRuns(r *master.Recovery) {
-	ctx, cancel := context.WithTimeout(c.n.ctx, dropRunsTimeout)
+func (c *Tablets) dropRuns(r *master.Recovery) {
+	ctx, cancel := context.WithTimeout(c.Ctx, dropRunsTimeout)
 	defer cancel()
 	err := roots.EachRun(r, func(m *sortedrun.Meta) error {
-		err := c.n.store.Load().Delete(ctx, m.Handle.ID)
+		err := c.Store().Delete(ctx, m.Handle.ID)
 		if errors.Is(err, blobfs.ErrNoBlob) {
 			return nil
 		}
 		return err
 	})
 	if err != nil {
-		c.n.log.Warn("sorted logs left to garbage collection", "server", r.Server, "err", err)
+		c.Log.Warn("sorted logs left to garbage collection", "server", r.Server, "err", err)
 	}
 }
 
 // removeDir removes an empty directory.
-func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
-	err := c.n.catalog.Meta.Delete(ctx, dir, metaapi.AnyGeneration)
+func (c *Tablets) removeDir(ctx context.Context, dir string) error {
+	err := c.Catalog.Meta.Delete(ctx, dir, metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// tables returns the names of all tables by id.
-func (c *clusterTablets) tables(ctx context.Context) (map[uint64]string, error) {
-	return c.n.meta.Tables(ctx)
-}
-
 // reconcile creates the rows of new tables' tablets, and removes those of dropped tables. level was read from METADATA before the tables
 // were listed: rows are created after their table, so a row without a table belongs to a dropped one.
-func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, tables map[uint64]string) error {
+func (c *Tablets) reconcile(ctx context.Context, level []master.Tablet, tables map[uint64]string) error {
 	complete, there := map[uint64]bool{}, map[string]bool{}
 	for i := range level {
 		t := &level[i]
@@ -402,8 +429,8 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 }
 
 // dropTablet removes the row of a dropped table's tablet. Its server has lost the schema, and cannot change the row any more.
-func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte, tables map[uint64]string) error {
-	row, err := c.rows.Get(ctx, tableID, end)
+func (c *Tablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte, tables map[uint64]string) error {
+	row, err := c.Metadata.Get(ctx, tableID, end)
 	var damage *metadata.FormatError
 	if errors.As(err, &damage) {
 		if t.Damaged == nil {
@@ -412,7 +439,7 @@ func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, table
 		row, err = c.removable(ctx, tableID, end, damage, tables)
 	}
 	if err == nil && row != nil {
-		err = c.rows.Remove(ctx, row)
+		err = c.Metadata.Remove(ctx, row)
 	}
 	if errors.Is(err, metarows.ErrNoRow) || errors.Is(err, metarows.ErrChanged) {
 		return nil // retried in the next round
@@ -422,14 +449,14 @@ func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, table
 
 // removable returns what is needed to remove the damaged row of a dropped table's tablet, or nil if the row must stay: it may be the only
 // reference to files of an existing table. While a damaged row exists, garbage collection does not run.
-func (c *clusterTablets) removable(ctx context.Context, tableID uint64, end []byte, damage *metadata.FormatError, tables map[uint64]string) (*metadata.Row, error) {
+func (c *Tablets) removable(ctx context.Context, tableID uint64, end []byte, damage *metadata.FormatError, tables map[uint64]string) (*metadata.Row, error) {
 	var other *metadata.MismatchError
 	if errors.As(damage, &other) && (other.Table == metadata.TableID || tables[other.Table] != "") {
-		if _, err := c.rows.Get(ctx, other.Table, other.End); err != nil {
+		if _, err := c.Metadata.Get(ctx, other.Table, other.End); err != nil {
 			return nil, nil // the described tablet has no readable row of its own
 		}
 	}
-	row, err := c.rows.Place(ctx, tableID, end)
+	row, err := c.Metadata.Place(ctx, tableID, end)
 	if errors.As(err, &damage) {
 		return nil, nil
 	}
@@ -438,7 +465,7 @@ func (c *clusterTablets) removable(ctx context.Context, tableID uint64, end []by
 
 // refused rereads the rows of tablets for which a server rejected an order because of corrupt data, and records the unreadable ones: the
 // corrupt data may also have been a file. It returns the server's error.
-func (c *clusterTablets) refused(ctx context.Context, err error, tablets ...*master.Tablet) error {
+func (c *Tablets) refused(ctx context.Context, err error, tablets ...*master.Tablet) error {
 	if !errors.Is(err, api.CodeCorrupt) {
 		return err
 	}
@@ -448,9 +475,24 @@ func (c *clusterTablets) refused(ctx context.Context, err error, tablets ...*mas
 			continue // the root tablet's row is not in METADATA
 		}
 		var damage *metadata.FormatError
-		if _, readErr := c.rows.Get(ctx, tableID, end); errors.As(readErr, &damage) {
+		if _, readErr := c.Metadata.Get(ctx, tableID, end); errors.As(readErr, &damage) {
 			c.damaged.Note(t.Key, t.Generation, damage)
 		}
 	}
 	return err
+}
+
+// both divides the tablets of a node between its two servers.
+func both(v master.TabletServer) []master.TabletServer {
+	users, own := v, v
+	own.Name, own.Metadata = namespace.MetadataServer(v.Name), true
+	users.Has, own.Has = nil, nil
+	for _, h := range v.Has {
+		if t := (master.Tablet{Key: h.Key}); t.OfMetadata() {
+			own.Has = append(own.Has, h)
+		} else {
+			users.Has = append(users.Has, h)
+		}
+	}
+	return []master.TabletServer{own, users}
 }

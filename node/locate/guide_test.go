@@ -1,4 +1,4 @@
-package node
+package locate
 
 import (
 	"context"
@@ -8,12 +8,19 @@ import (
 )
 
 // silentMetadata answers nothing.
-type silentMetadata struct{ changeRequest int }
+type silentMetadata struct{ requests int }
 
 func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ string) (addr, node string, ok bool) {
-	s.changeRequest++
+	s.requests++
 	<-ctx.Done()
 	return "", "", false
+}
+
+// server has table parts.
+type server struct{}
+
+func (server) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {
+	return "10.0.0.7:7106", "n7", table == "parts"
 }
 
 // TestGuideGivesUp: while METADATA is silent, requests for rows of other nodes do not wait for it one after the other. When it answers again,
@@ -21,18 +28,18 @@ func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ strin
 func TestGuideGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &silentMetadata{}
-		g := newGuide(from)
+		g := newGuide(func() Locator { return from })
 		start := time.Now()
 		for range 1000 {
 			if _, _, ok := g.find(t.Context(), "t", nil, "n1"); ok {
 				t.Fatal("found")
 			}
 		}
-		if waited := time.Since(start); waited != guideTimeout || from.changeRequest != 1 {
-			t.Errorf("1000 requests waited for %v and asked %d times, want %v and once", waited, from.changeRequest, guideTimeout)
+		if waited := time.Since(start); waited != guideTimeout || from.requests != 1 {
+			t.Errorf("1000 requests waited for %v and asked %d times, want %v and once", waited, from.requests, guideTimeout)
 		}
 		time.Sleep(guideRest)
-		g.from = neighbour{}
+		g.from = func() Locator { return server{} }
 		if addr, node, ok := g.find(t.Context(), "parts", nil, "n1"); addr == "" || node == "" || !ok {
 			t.Errorf("later: %q, %q, %v", addr, node, ok)
 		}

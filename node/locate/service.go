@@ -1,4 +1,4 @@
-package node
+package locate
 
 import (
 	"bytes"
@@ -11,42 +11,74 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
+
+// Config is what the service needs.
+type Config struct {
+	Ctx      context.Context // of the node
+	ID       func() string   // of the node
+	Limits   *table.Limits
+	Authz    *authz.Authorizer
+	Meta     *namespace.Access
+	ServerOf func(table string) *tablet.Server // of this node
+	Locator  func() Locator                    // locates tablets by METADATA
+}
+
+// Service locates rows. It implements dataapi.Tablets.
+type Service struct {
+	Config
+	elsewhere *guide
+}
+
+// New creates a service.
+func New(cfg Config) *Service { return &Service{cfg, newGuide(cfg.Locator)} }
+
+// Register registers the methods of the service.
+func (s *Service) Register(r method.Registrar) {
+	r.Handle(api.MethodSampleRowKeys, rpc.Spawned, s.sampleRowKeys)
+	r.HandleNames(api.MethodRoot, 1, s.root)
+}
+
+// TabletsOf implements dataapi.Tablets.
+func (s *Service) TabletsOf(table string) *tablet.Server { return s.ServerOf(table) }
 
 // misrouted reports whether err means that this node does not serve the row.
 func misrouted(err error) bool { return errors.Is(err, api.ErrNotServing) }
 
 // misroutedError returns the error of a request for a row that this node does not serve: the table does not exist, it has another id than
 // the one in the request (0: none), or the tablet is not served here, with the node that serves it if known.
-func (n *Node) misroutedError(err error, table string, id uint64, row []byte) error {
-	if n.elsewhere == nil || !misrouted(err) {
+func (s *Service) misroutedError(err error, table string, id uint64, row []byte) error {
+	if !misrouted(err) {
 		return err
 	}
-	if gone := n.noTable(table, id); gone != nil {
+	if gone := s.noTable(table, id); gone != nil {
 		return gone
 	}
-	if addr, node, ok := n.elsewhere.find(n.ctx, table, row, n.id()); ok {
+	if addr, node, ok := s.elsewhere.find(s.Ctx, table, row, s.ID()); ok {
 		return &api.NotServingError{Addr: addr, Node: node}
 	}
 	return err
 }
 
-// misroutedErrorFor is misroutedError for a call with that access, which may be nil. To a caller that may not see the table, it does not exist.
-func (n *Node) misroutedErrorFor(a *authz.Access, err error, name string, id uint64, row []byte) error {
+// Misrouted is misroutedError for a call with that access, which may be nil. To a caller that may not see the table, it does not exist. It
+// implements dataapi.Tablets.
+func (s *Service) Misrouted(a *authz.Access, err error, name string, id uint64, row []byte) error {
 	if a != nil && misrouted(err) && name != metadata.Name {
-		ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
+		ctx, cancel := context.WithTimeout(s.Ctx, noTableTimeout)
 		defer cancel()
 		if hidden := a.CheckTable(ctx); hidden != nil {
 			return hidden
 		}
 	}
-	return n.misroutedError(err, name, id, row)
+	return s.misroutedError(err, name, id, row)
 }
 
 // noTableTimeout bounds the check that a table exists.
@@ -54,27 +86,27 @@ const noTableTimeout = time.Second
 
 // noTable returns api.ErrNoTable if the table certainly does not exist, and *api.TableReplacedError if its id certainly differs from
 // the one in the request (0: none).
-func (n *Node) noTable(table string, id uint64) error {
+func (s *Service) noTable(table string, id uint64) error {
 	if table == metadata.Name {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
+	ctx, cancel := context.WithTimeout(s.Ctx, noTableTimeout)
 	defer cancel()
-	s, _, err := namespace.ReadSchema(ctx, n.meta.Current(), table)
+	schema, _, err := namespace.ReadSchema(ctx, s.Meta.Current(), table)
 	switch {
 	case errors.Is(err, api.ErrNoTable):
 		return err
-	case err == nil && id != 0 && id != s.ID:
-		return &api.TableReplacedError{Table: table, ID: s.ID}
+	case err == nil && id != 0 && id != schema.ID:
+		return &api.TableReplacedError{Table: table, ID: schema.ID}
 	}
 	return nil
 }
 
 // root returns the location of the root tablet, the first of the three levels (paper §5.1). The files that it reads are mostly in
 // the session's cache, which is never stale.
-func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	s := n.meta.Current()
-	f, err := s.Get(ctx, metadata.RootPath)
+func (s *Service) root(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+	session := s.Meta.Current()
+	f, err := session.Get(ctx, metadata.RootPath)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return (&api.RootInfo{}).Append, nil
 	}
@@ -87,7 +119,7 @@ func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, err
 	}
 	info := api.RootInfo{Metadata: true, Table: metadata.TableID, Server: row.Server, Addr: row.Addr}
 	if name := r.Names[0]; name != metadata.Name {
-		schema, _, err := namespace.ReadSchema(ctx, s, name)
+		schema, _, err := namespace.ReadSchema(ctx, session, name)
 		if err != nil {
 			return nil, err
 		}
@@ -98,23 +130,23 @@ func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, err
 
 // sampleRowKeys returns the end rows of the tablets from a row on, as far as this node serves them without a gap, and the bytes
 // before each.
-func (n *Node) sampleRowKeys(c *rpc.Call) {
+func (s *Service) sampleRowKeys(c *rpc.Call) {
 	var r api.SampleRowKeysRequest
-	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, &n.limits), &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, s.Limits), &r.Options) {
 		return
 	}
-	sizes, err := n.seesSizes(c, r.Table)
+	sizes, err := s.seesSizes(c, r.Table)
 	if err != nil {
 		reply.Fail(c, err)
 		return
 	}
-	server := n.tabletsOf(r.Table)
+	server := s.ServerOf(r.Table)
 	var tablets []tablet.TabletStats
 	if err = server.For(nil).Table(r.TableID).Serves(c.Context(), r.Table, r.Start); err == nil {
 		tablets, err = server.TabletStats(r.Table)
 	}
 	if err != nil {
-		reply.Fail(c, n.misroutedError(err, r.Table, r.TableID, r.Start))
+		reply.Fail(c, s.misroutedError(err, r.Table, r.TableID, r.Start))
 		return
 	}
 	samples := samplesOf(tablets, r.Start)
@@ -124,24 +156,24 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		}
 	}
 	if len(samples) == 0 {
-		reply.Fail(c, n.misroutedError(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
+		reply.Fail(c, s.misroutedError(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })
 }
 
-// seesSizes reports whether the caller, who must have the right to read the table, may see the sizes of its parts. Without the right
-// to read all of it, they would reveal the size of the rest.
-func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
+// seesSizes reports whether the caller, which must have the right to read the table, may see the sizes of its tablets. Without the right to
+// read all of the table, they would reveal the size of what it may not read.
+func (s *Service) seesSizes(c *rpc.Call, name string) (bool, error) {
 	caller := authz.SubjectOf(c)
 	switch {
 	case !caller.Restricted():
 		return true, nil
 	case name == metadata.Name:
-		_, err := n.authz.Rights.Check(c.Context(), caller, acl.Read)
+		_, err := s.Authz.Rights.Check(c.Context(), caller, acl.Read)
 		return true, err
 	}
-	v, _, err := n.authz.SeeTable(c.Context(), caller, name)
+	v, _, err := s.Authz.SeeTable(c.Context(), caller, name)
 	if err != nil {
 		return false, err
 	}
@@ -170,15 +202,4 @@ func samplesOf(tablets []tablet.TabletStats, start []byte) (samples []api.RowSam
 		from = t.End
 	}
 	return samples
-}
-
-// dataLocator locates tablets for requests of rows.
-type dataLocator struct{ n *Node }
-
-// TabletsOf implements dataapi.Tablets.
-func (l dataLocator) TabletsOf(table string) *tablet.Server { return l.n.tabletsOf(table) }
-
-// Misrouted implements dataapi.Tablets.
-func (l dataLocator) Misrouted(a *authz.Access, err error, table string, id uint64, row []byte) error {
-	return l.n.misroutedErrorFor(a, err, table, id, row)
 }
