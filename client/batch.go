@@ -78,7 +78,7 @@ type batch struct {
 // apply sends the batch, and resends mutations that were rejected with a retryable error or are
 // replayable.
 func (b *batch) apply(ctx context.Context) {
-	r := retrier{client: b.table.client, started: time.Now()}
+	r := retrier{calls: &b.table.client.calls, started: time.Now()}
 	for len(b.todo) > 0 {
 		v := b.round(ctx)
 		if len(b.todo) == 0 || !r.wait(ctx, &v) {
@@ -100,7 +100,7 @@ func (b *batch) round(ctx context.Context) decision {
 			left = append(left, b.send(ctx, &r, &g, &again)...)
 			continue
 		}
-		v := b.table.client.classify(&call{}, attempt{err: g.err})
+		v := b.table.client.calls.classify(&call{}, attempt{err: g.err})
 		for _, i := range g.items {
 			b.failed(i, v.err, false)
 		}
@@ -115,7 +115,7 @@ func (b *batch) round(ctx context.Context) decision {
 
 // send makes one call for a group and returns the indexes of mutations that may be sent again.
 func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) (left []int) {
-	c := b.table.client
+	calls := &b.table.client.calls
 	row := func(i int) []byte { return b.ms[i].rm.Row }
 	req := api.MutateRowsRequest{Table: b.table.name}
 	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, dest: g.to, change: true}
@@ -129,7 +129,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) 
 				b.errs[i] = nil
 				return
 			}
-			v := c.classify(&k, attempt{err: failed, to: r.sentTo(g, row(i)), sent: true})
+			v := calls.classify(&k, attempt{err: failed, to: r.sentTo(g, row(i)), sent: true})
 			b.failed(i, v.err, v.unknown)
 			if v.retryable || errors.Is(v.err, api.ErrOutcomeUnknown) && b.opts.replayable(b.ms[i]) {
 				left = append(left, i)
@@ -137,7 +137,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) 
 			}
 		})
 	}
-	err := c.do(ctx, &k)
+	err := calls.do(ctx, &k)
 	if err == nil {
 		return left
 	}

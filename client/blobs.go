@@ -21,40 +21,41 @@ type (
 	BlobPage = api.BlobPage
 	// ExtentInfo is an extent of a blob and its replicas.
 	ExtentInfo = api.ExtentInfo
-	// FsckStep is the result of one step of a check of the whole block store.
-	FsckStep = api.FsckStep
-	// StoreStatus is the block store, as reported by its nodes.
-	StoreStatus = api.StoreStatus
-	// NodeStore is a node's part of the block store.
-	NodeStore = api.NodeStore
 	// ReplicaInfo is one node's replica of an extent.
 	ReplicaInfo = api.ReplicaInfo
 )
 
+// Blobs stores and reads the blobs of users. For the maintenance of the store that holds them see
+// BlockStore.
+type Blobs struct{ calls *caller }
+
+// Blobs returns the blobs of users.
+func (c *Client) Blobs() Blobs { return Blobs{&c.calls} }
+
 // blob makes a call about blobs. Such calls may be repeated, since pieces contain their offsets.
-func (c *Client) blob(ctx context.Context, req api.BlobRequest, change bool, decode func(*wire.Decoder) error) error {
+func (c *caller) blob(ctx context.Context, req api.BlobRequest, change bool, decode func(*wire.Decoder) error) error {
 	return c.do(ctx, &call{method: req.Method, safe: true, change: change, encode: req.Append, decode: decode})
 }
 
-// PutBlob stores the contents of r as a blob of up to 100 GiB and returns it when it is durable on
-// all its replicas. The name is for display and need not be unique; it may be empty. After an error
-// the blob does not exist. After an *AmbiguousError it may exist, which Blobs shows. Errors: r's,
+// Put stores the contents of r as a blob of up to 100 GiB and returns it when it is durable on all
+// its replicas. The name is for display and need not be unique; it may be empty. After an error the
+// blob does not exist. After an *AmbiguousError it may exist, which List shows. Errors: r's,
 // ErrDiskFull, *table.LimitError, ErrUploadExpired if the node was restarted meanwhile, and those
 // of a node that cannot be reached; ctx's.
-func (c *Client) PutBlob(ctx context.Context, name string, r io.Reader) (BlobInfo, error) {
+func (b Blobs) Put(ctx context.Context, name string, r io.Reader) (BlobInfo, error) {
 	var u api.BlobUpload
-	if err := c.blob(ctx, api.BlobRequest{Method: api.MethodBlobOpen, Name: name}, false, u.Decode); err != nil {
+	if err := b.calls.blob(ctx, api.BlobRequest{Method: api.MethodBlobOpen, Name: name}, false, u.Decode); err != nil {
 		return BlobInfo{}, err
 	}
-	length, err := c.sendBlob(ctx, u.Upload, r)
+	length, err := b.send(ctx, u.Upload, r)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		_ = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}, false, nil)
+		_ = b.calls.blob(ctx, api.BlobRequest{Method: api.MethodBlobAbort, Upload: u.Upload}, false, nil)
 		return BlobInfo{}, err
 	}
 	var info BlobInfo
-	err = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobSeal, Upload: u.Upload, Length: length}, true, info.Decode)
+	err = b.calls.blob(ctx, api.BlobRequest{Method: api.MethodBlobSeal, Upload: u.Upload, Length: length}, true, info.Decode)
 	return info, err
 }
 
@@ -65,44 +66,6 @@ const abortTimeout = 2 * time.Second
 type piece struct {
 	p   []byte
 	err error // after p
-}
-
-// sendBlob sends the contents of r and reads the next piece meanwhile. It keeps the upload alive if
-// r blocks.
-func (c *Client) sendBlob(ctx context.Context, upload uint64, r io.Reader) (length int64, err error) {
-	pieces, free := make(chan piece), make(chan []byte, 2)
-	free <- make([]byte, api.BlobPieceBytesMax)
-	free <- make([]byte, api.BlobPieceBytesMax)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go readPieces(ctx, r, pieces, free) // may outlive the call if r does not return
-	alive := time.NewTicker(api.UploadIdle / 4)
-	defer alive.Stop()
-	for {
-		var p piece
-		select {
-		case p = <-pieces:
-		case <-alive.C:
-		case <-ctx.Done():
-			return length, ctx.Err()
-		}
-		if len(p.p) > 0 || p.err == nil {
-			req := api.BlobRequest{Method: api.MethodBlobWrite, Upload: upload, Offset: length, Data: p.p}
-			if err := c.blob(ctx, req, false, func(d *wire.Decoder) error { return d.Err() }); err != nil {
-				return length, err
-			}
-			length += int64(len(p.p))
-		}
-		if p.err == io.EOF {
-			return length, nil
-		}
-		if p.err != nil {
-			return length, p.err
-		}
-		if p.p != nil {
-			free <- p.p[:cap(p.p)]
-		}
-	}
 }
 
 func readPieces(ctx context.Context, r io.Reader, pieces chan<- piece, free <-chan []byte) {
@@ -128,38 +91,76 @@ func readPieces(ctx context.Context, r io.Reader, pieces chan<- piece, free <-ch
 	}
 }
 
-// StatBlob returns a blob and the state of its extents on the nodes: up to count extents, 0 for 64,
+// send sends the contents of r and reads the next piece meanwhile. It keeps the upload alive if r
+// blocks.
+func (b Blobs) send(ctx context.Context, upload uint64, r io.Reader) (length int64, err error) {
+	pieces, free := make(chan piece), make(chan []byte, 2)
+	free <- make([]byte, api.BlobPieceBytesMax)
+	free <- make([]byte, api.BlobPieceBytesMax)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go readPieces(ctx, r, pieces, free) // may outlive the call if r does not return
+	alive := time.NewTicker(api.UploadIdle / 4)
+	defer alive.Stop()
+	for {
+		var p piece
+		select {
+		case p = <-pieces:
+		case <-alive.C:
+		case <-ctx.Done():
+			return length, ctx.Err()
+		}
+		if len(p.p) > 0 || p.err == nil {
+			req := api.BlobRequest{Method: api.MethodBlobWrite, Upload: upload, Offset: length, Data: p.p}
+			if err := b.calls.blob(ctx, req, false, func(d *wire.Decoder) error { return d.Err() }); err != nil {
+				return length, err
+			}
+			length += int64(len(p.p))
+		}
+		if p.err == io.EOF {
+			return length, nil
+		}
+		if p.err != nil {
+			return length, p.err
+		}
+		if p.p != nil {
+			free <- p.p[:cap(p.p)]
+		}
+	}
+}
+
+// Stat returns a blob and the state of its extents on the nodes: up to count extents, 0 for 64,
 // starting with index from. With deep, nodes read and check every replica completely. All kinds of
 // blobs are accepted, including those of tables. Errors: ErrNoBlob, and those of a node that cannot
 // be reached; ctx's.
-func (c *Client) StatBlob(ctx context.Context, id string, from, count int, deep bool) (*BlobStatus, error) {
+func (b Blobs) Stat(ctx context.Context, id string, from, count int, deep bool) (*BlobStatus, error) {
 	s := &api.BlobStatus{}
 	req := api.BlobRequest{Method: api.MethodBlobStat, ID: id, From: int64(from), Count: int64(count), Deep: deep}
-	return s, c.blob(ctx, req, false, s.Decode)
+	return s, b.calls.blob(ctx, req, false, s.Decode)
 }
 
-// Blobs returns a page of the blobs stored by PutBlob, sorted by id; with all, also blobs of tables
-// and blobs that nothing refers to. after is the Next of the previous page. It is empty for the
-// first page, and Next is empty on the last. Errors: those of a node that cannot be reached; ctx's.
-func (c *Client) Blobs(ctx context.Context, after string, all bool) (*BlobPage, error) {
+// List returns a page of the blobs stored by Put, sorted by id; with all, also blobs of tables and
+// blobs that nothing refers to. after is the Next of the previous page. It is empty for the first
+// page, and Next is empty on the last. Errors: those of a node that cannot be reached; ctx's.
+func (b Blobs) List(ctx context.Context, after string, all bool) (*BlobPage, error) {
 	p := &api.BlobPage{}
-	return p, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobList, After: after, All: all}, false, p.Decode)
+	return p, b.calls.blob(ctx, api.BlobRequest{Method: api.MethodBlobList, After: after, All: all}, false, p.Decode)
 }
 
-// DeleteBlob deletes a blob that was stored by PutBlob. Errors: ErrNoBlob, *AmbiguousError, and
-// those of a node that cannot be reached; ctx's.
-func (c *Client) DeleteBlob(ctx context.Context, id string) error {
+// Delete deletes a blob that was stored by Put. Errors: ErrNoBlob, *AmbiguousError, and those of a
+// node that cannot be reached; ctx's.
+func (b Blobs) Delete(ctx context.Context, id string) error {
 	req := api.BlobRequest{Method: api.MethodBlobDelete, ID: id}
-	return c.do(ctx, &call{method: req.Method, change: true, encode: req.Append})
+	return b.calls.do(ctx, &call{method: req.Method, change: true, encode: req.Append})
 }
 
-// ReadBlob reads up to len(p) bytes of a blob at off. It reads at most 1 MiB, fewer bytes at the
-// blob's end, and none beyond it. The node that stores the bytes has verified them. Errors:
-// ErrNoBlob, *CorruptError if no good replica is left, ErrUnavailable if nodes that may have one do
-// not answer, and those of a node that cannot be reached; ctx's.
-func (c *Client) ReadBlob(ctx context.Context, id string, p []byte, off int64) (n int, err error) {
+// Read reads up to len(p) bytes of a blob at off. It reads at most 1 MiB, fewer bytes at the blob's
+// end, and none beyond it. The node that stores the bytes has verified them. Errors: ErrNoBlob,
+// *CorruptError if no good replica is left, ErrUnavailable if nodes that may have one do not
+// answer, and those of a node that cannot be reached; ctx's.
+func (b Blobs) Read(ctx context.Context, id string, p []byte, off int64) (n int, err error) {
 	req := api.BlobRequest{Method: api.MethodBlobRead, ID: id, Offset: off, Length: int64(min(len(p), api.BlobPieceBytesMax))}
-	err = c.blob(ctx, req, false, func(d *wire.Decoder) error {
+	err = b.calls.blob(ctx, req, false, func(d *wire.Decoder) error {
 		if !d.IsNil() {
 			n = copy(p, d.Bytes())
 		}
@@ -171,18 +172,18 @@ func (c *Client) ReadBlob(ctx context.Context, id string, p []byte, off int64) (
 // readAhead is the number of concurrent reads of a blob.
 const readAhead = 4
 
-// GetBlob writes the bytes of a blob to w and returns the blob. Errors: those of ReadBlob, and w's.
-// After an error w may have received a part of the blob.
-func (c *Client) GetBlob(ctx context.Context, id string, w io.Writer) (BlobInfo, error) {
-	s, err := c.StatBlob(ctx, id, 0, 1, false)
+// Get writes the bytes of a blob to w and returns the blob. Errors: those of Read, and w's. After
+// an error w may have received a part of the blob.
+func (b Blobs) Get(ctx context.Context, id string, w io.Writer) (BlobInfo, error) {
+	s, err := b.Stat(ctx, id, 0, 1, false)
 	if err != nil {
 		return BlobInfo{}, err
 	}
-	return s.BlobInfo, c.CopyBlob(ctx, &s.BlobInfo, w)
+	return s.BlobInfo, b.Copy(ctx, &s.BlobInfo, w)
 }
 
-// CopyBlob is GetBlob for a blob that StatBlob or Blobs returned.
-func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
+// Copy is Get for a blob that Stat or List returned.
+func (b Blobs) Copy(ctx context.Context, info *BlobInfo, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	reads := make(chan chan piece, readAhead-1)
@@ -190,7 +191,7 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 	go func() {
 		defer close(done)
 		defer close(reads)
-		for off := int64(0); off < b.Bytes && ctx.Err() == nil; off += api.BlobPieceBytesMax {
+		for off := int64(0); off < info.Bytes && ctx.Err() == nil; off += api.BlobPieceBytesMax {
 			one := make(chan piece, 1)
 			select {
 			case reads <- one:
@@ -198,10 +199,10 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 				return
 			}
 			go func() {
-				p := make([]byte, min(b.Bytes-off, api.BlobPieceBytesMax))
-				n, err := c.ReadBlob(ctx, b.ID, p, off)
+				p := make([]byte, min(info.Bytes-off, api.BlobPieceBytesMax))
+				n, err := b.Read(ctx, info.ID, p, off)
 				if err == nil && n != len(p) {
-					err = fmt.Errorf("read blob %s at %d: %d bytes, want %d", b.ID, off, n, len(p))
+					err = fmt.Errorf("read blob %s at %d: %d bytes, want %d", info.ID, off, n, len(p))
 				}
 				one <- piece{p, err}
 			}()
@@ -224,40 +225,4 @@ func (c *Client) CopyBlob(ctx context.Context, b *BlobInfo, w io.Writer) error {
 		}
 	}
 	return ctx.Err()
-}
-
-// FsckBlobs makes one step of a check of the block store: of all blobs of tables, users and commit
-// logs, and of blobs on nodes that nothing refers to. after is the Next of the previous step. It is
-// empty for the first step, and Next is empty after the last. With deep, nodes read all bytes of
-// all replicas. Errors: those of a node that cannot be reached; ctx's.
-func (c *Client) FsckBlobs(ctx context.Context, after string, deep bool) (*FsckStep, error) {
-	s := &api.FsckStep{}
-	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobFsck, After: after, Deep: deep}, false, s.Decode)
-}
-
-// StoreStatus returns the state of the block store on all nodes. Errors: those of a node that
-// cannot be reached; ctx's.
-func (c *Client) StoreStatus(ctx context.Context) (*StoreStatus, error) {
-	s := &api.StoreStatus{}
-	return s, c.blob(ctx, api.BlobRequest{Method: api.MethodBlobStatus}, false, s.Decode)
-}
-
-// ReviveBlob takes the extents of a blob, of any owner, out of the quarantine of the garbage sweep,
-// and returns the number of replicas found. If nothing refers to the blob, a later sweep
-// quarantines it again. Errors: ErrNoBlob if none of its extents exists; ErrUnavailable if a node
-// does not answer, after the others have revived theirs; those of a node that cannot be reached;
-// ctx's.
-func (c *Client) ReviveBlob(ctx context.Context, id string) (replicas int64, err error) {
-	err = c.blob(ctx, api.BlobRequest{Method: api.MethodBlobRevive, ID: id}, false, func(d *wire.Decoder) error {
-		replicas = d.Int()
-		return d.Err()
-	})
-	return replicas, err
-}
-
-// ResumeSweep resumes the garbage sweep, which stops when a quarantined blob turns out to be
-// needed. Errors: ErrUnavailable if a node cannot be reached, whose alarm stops the next round
-// again; those of a node that cannot be reached; ctx's.
-func (c *Client) ResumeSweep(ctx context.Context) error {
-	return c.blob(ctx, api.BlobRequest{Method: api.MethodBlobResumeSweep}, false, nil)
 }

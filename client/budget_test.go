@@ -43,9 +43,9 @@ func TestBudget(t *testing.T) {
 
 func TestRetrierPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{cfg: Config{}.withDefaults(), budget: newBudget(10), ctx: t.Context()}
-		c.locator = newLocator(c, []string{"a", "b"})
-		r := retrier{client: c, started: time.Now()}
+		c := newClient(t.Context(), Config{}.withDefaults(), []string{"a", "b"})
+		defer c.Close()
+		r := retrier{calls: &c.calls, started: time.Now()}
 		for i, want := range []time.Duration{0, 0, 25, 50, 100, 200, 400, 800, 1600, 2000, 2000} { // milliseconds
 			begin := time.Now()
 			v := decision{err: ErrUnreachable, elsewhere: true}
@@ -62,7 +62,7 @@ func TestRetrierPauses(t *testing.T) {
 			t.Errorf("after %v there was another attempt, or %v", time.Since(r.started), v.err)
 		}
 		begin := time.Now()
-		r = retrier{client: c, started: begin}
+		r = retrier{calls: &c.calls, started: begin}
 		v.pause = 4 * time.Second
 		if took := time.Duration(0); !r.wait(t.Context(), &v) {
 			t.Error("no attempt after what the node asked for")

@@ -35,9 +35,23 @@ type call struct {
 	decode func(*wire.Decoder) error
 }
 
+// caller makes the calls of a Client. It retries a call where that is allowed.
+type caller struct {
+	cfg     *Config
+	life    *lifetime
+	locator *locator
+	budget  *budget
+}
+
+// query makes a read-only call whose parameters are names.
+func (c *caller) query(ctx context.Context, method string, names []string, decode func(*wire.Decoder) error) error {
+	req := api.NamesRequest{Names: names}
+	return c.do(ctx, &call{method: method, safe: true, encode: req.Append, decode: decode})
+}
+
 // do makes a call and retries it where that is allowed. Errors: those of the node as Go errors,
 // *UnreachableError, *AmbiguousError, ErrClosed, ctx's.
-func (c *Client) do(ctx context.Context, k *call) error {
+func (c *caller) do(ctx context.Context, k *call) error {
 	a := c.attempt(ctx, k)
 	if a.err == nil {
 		c.budget.credit()
@@ -53,7 +67,8 @@ type attempt struct {
 	sent bool // the node may have received it
 }
 
-func (c *Client) attempt(ctx context.Context, k *call) attempt {
+// attempt makes one attempt, at the destination that the call fixes or at the server of its row.
+func (c *caller) attempt(ctx context.Context, k *call) attempt {
 	to := k.dest
 	if to.node == nil {
 		var err error
@@ -68,6 +83,11 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 			return attempt{err: fmt.Errorf("table %q was dropped and its name reused: %w", k.table, ErrNoTable)}
 		}
 	}
+	return k.send(ctx, to)
+}
+
+// send sends the call to a node and waits for the response.
+func (k *call) send(ctx context.Context, to destination) attempt {
 	s, conn, err := to.node.open(ctx, k.lookup)
 	if err == nil {
 		err = ctx.Err()
@@ -91,16 +111,9 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 	return attempt{err, to, !errors.Is(err, rpc.ErrRequestTooLarge)}
 }
 
-// notify sends a notification if a connection is open.
-func (c *Client) notify(n *node, method string, encode func(*wire.Encoder)) {
-	if conn := n.slot().conn.Load(); conn != nil {
-		_ = conn.Notify(c.ctx, method, encode)
-	}
-}
-
 // retry continues a call after a failed attempt.
-func (c *Client) retry(ctx context.Context, k *call, a attempt) error {
-	r := retrier{client: c, started: time.Now()}
+func (c *caller) retry(ctx context.Context, k *call, a attempt) error {
+	r := retrier{calls: c, started: time.Now()}
 	unknown := false
 	var unavailable error // the last ErrUnavailable of a node
 	for {
@@ -148,7 +161,7 @@ const (
 )
 
 // classify evaluates a failed attempt. It maintains invariants C1 and C2.
-func (c *Client) classify(k *call, a attempt) decision {
+func (c *caller) classify(k *call, a attempt) decision {
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	var unreachable *UnreachableError
@@ -164,10 +177,10 @@ func (c *Client) classify(k *call, a attempt) decision {
 		switch {
 		case k.change:
 			err = a.err
-		case c.closed():
+		case c.life.closed():
 			err = ErrClosed
 		}
-		again := k.safe && !c.closed()
+		again := k.safe && !c.life.closed()
 		return decision{err: err, unknown: k.change, retryable: again, relocate: again, usesBudget: true, pauseMax: unreachablePauseMax(a.to)}
 	case a.sent:
 		// The context ended, or the response is malformed. A server that held the call until its
@@ -176,7 +189,7 @@ func (c *Client) classify(k *call, a attempt) decision {
 			c.locator.invalidate(a.to, broken, nil)
 		}
 		return decision{err: a.err, unknown: k.change}
-	case c.closed():
+	case c.life.closed():
 		return decision{err: ErrClosed}
 	case errors.As(a.err, &lost):
 		c.locator.invalidate(a.to, broken, nil)
@@ -209,7 +222,7 @@ func ambiguous(method string, err error) error {
 }
 
 // classifyAnswer evaluates an error response of the node.
-func (c *Client) classifyAnswer(k *call, a attempt, answer *rpc.Error) decision {
+func (c *caller) classifyAnswer(k *call, a attempt, answer *rpc.Error) decision {
 	v := decision{err: api.FromRPC(a.err), retryable: answer.Retryable, usesBudget: true}
 	if k.change && unknownOutcome(answer) {
 		v.unknown, v.retryable = true, false
@@ -263,7 +276,7 @@ func misroutedReason(answer *rpc.Error) (why reason, missing bool) {
 }
 
 // classifyLookup evaluates the failure to locate the tablet of a call's row. Nothing was sent.
-func (c *Client) classifyLookup(e *lookupError) decision {
+func (c *caller) classifyLookup(e *lookupError) decision {
 	v := decision{err: e}
 	if e.bare {
 		v.err = e.err
@@ -271,7 +284,7 @@ func (c *Client) classifyLookup(e *lookupError) decision {
 	var answer *rpc.Error
 	var over *api.OverloadedError
 	switch {
-	case c.closed():
+	case c.life.closed():
 		return decision{err: ErrClosed}
 	case errors.As(e.err, &over):
 		v.retryable, v.usesBudget, v.pause = true, true, over.RetryAfter
@@ -306,7 +319,7 @@ func unknownOutcome(e *rpc.Error) bool {
 
 // retrier controls the pauses between the attempts of one call.
 type retrier struct {
-	client  *Client
+	calls   *caller
 	started time.Time
 	moves   int // attempts without a pause so far
 	pauses  *backoff.ExponentialBackOff
@@ -315,14 +328,14 @@ type retrier struct {
 // wait waits before another attempt. It returns false if there must not be one; v.err is then the
 // call's error.
 func (r *retrier) wait(ctx context.Context, v *decision) bool {
-	cfg := &r.client.cfg
+	cfg := r.calls.cfg
 	if cfg.RetryTimeMax < 0 {
 		return false
 	}
-	if v.usesBudget && !r.client.budget.spend() {
+	if v.usesBudget && !r.calls.budget.spend() {
 		return false
 	}
-	if v.elsewhere && r.moves < r.client.locator.alternatives() {
+	if v.elsewhere && r.moves < r.calls.locator.alternatives() {
 		r.moves++
 		return true
 	}
@@ -355,7 +368,7 @@ func (r *retrier) wait(ctx context.Context, v *decision) bool {
 		if v.err != nil {
 			v.err = fmt.Errorf("%w while waiting to retry: %w", ctx.Err(), v.err)
 		}
-	case <-r.client.ctx.Done():
+	case <-r.calls.life.ctx.Done():
 		v.err = ErrClosed
 	}
 	return false

@@ -3,36 +3,35 @@ package client
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // DefaultAddr is the default address of a node.
 const DefaultAddr = "127.0.0.1:7106"
 
-// Client is a set of connections to a cluster, safe for concurrent use.
+// Client is a set of connections to a cluster, safe for concurrent use. Table gives access to the
+// rows of a table. Tables, Tablets, Nodes, Users, Grants, JoinTokens, Quotas, Authority and
+// BlockStore administer the cluster, and Blobs stores blobs in it. All of these are handles, free
+// to create.
 type Client struct {
 	cfg     Config
+	life    lifetime
+	pool    pool
 	locator *locator
-	budget  *budget
+	calls   caller
+}
 
-	// nodes maps addresses to connections. The map is copied on write.
-	nodes atomic.Pointer[map[string]*node]
-
-	ctx    context.Context // cancelled by Close
-	cancel context.CancelFunc
-
-	// mu guards the fields in it, and writes of nodes. Never held across I/O.
-	mu struct {
-		sync.Mutex
-		closed bool
-	}
-	background sync.WaitGroup
+// newClient returns a client without connections. cfg is complete and valid.
+func newClient(ctx context.Context, cfg Config, addrs []string) *Client {
+	c := &Client{cfg: cfg}
+	c.life.begin(ctx)
+	c.pool.init(&c.cfg, &c.life)
+	c.locator = newLocator(&c.cfg, &c.life, &c.pool, addrs)
+	c.calls = caller{&c.cfg, &c.life, c.locator, newBudget(cfg.RetriesPerSecond)}
+	return c
 }
 
 // Open connects to the node at addr, which is "host:port" or a comma-separated list; one node that
@@ -47,10 +46,7 @@ func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open client: %w", err)
 	}
-	c := &Client{cfg: cfg, budget: newBudget(cfg.RetriesPerSecond)}
-	c.locator = newLocator(c, addrs)
-	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	c.nodes.Store(&map[string]*node{})
+	c := newClient(ctx, cfg, addrs)
 	for range addrs {
 		p := c.locator.any()
 		if _, err = p.node.slot().get(ctx); err == nil {
@@ -80,50 +76,10 @@ func splitAddrs(list string) ([]string, error) {
 // Close ends calls and scans in flight, closes the connections and waits for the Client's
 // goroutines. Its error is always nil.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	c.mu.closed = true
-	c.mu.Unlock()
-	c.cancel()
-	for _, n := range *c.nodes.Load() {
-		n.each(func(s *slot) {
-			if conn := s.conn.Load(); conn != nil {
-				s.drop(conn, ErrClosed)
-			}
-		})
-	}
-	c.background.Wait()
+	c.life.end()
+	c.pool.closeAll()
+	c.life.wait()
 	return nil
-}
-
-func (c *Client) closed() bool { return c.ctx.Err() != nil }
-
-// spawn runs f on a goroutine that Close joins. It reports false if the Client is closed.
-func (c *Client) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.closed {
-		return false
-	}
-	c.background.Go(f)
-	return true
-}
-
-// node returns the connections to addr.
-func (c *Client) node(addr string) *node {
-	if n := (*c.nodes.Load())[addr]; n != nil {
-		return n
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	nodes := *c.nodes.Load()
-	if n := nodes[addr]; n != nil {
-		return n
-	}
-	nodes = maps.Clone(nodes)
-	n := c.newNode(addr)
-	nodes[addr] = n
-	c.nodes.Store(&nodes)
-	return n
 }
 
 // jitter returns a random time from 0 to d.

@@ -259,37 +259,37 @@ func TestAdministration(t *testing.T) {
 	c := f.open(Config{})
 	spec, err := table.ParseFamilySpec("contents:versions=3,group=pages,compression=zstd,block=8KiB,bloom=row,in-memory")
 	check(t, err)
-	s, err := c.CreateTable(ctx, "web", spec, table.FamilySpec{Name: "anchor"})
+	s, err := c.Tables().Create(ctx, "web", spec, table.FamilySpec{Name: "anchor"})
 	check(t, err)
 	if got, _ := s.Spec("contents"); !reflect.DeepEqual(got, spec) {
 		t.Errorf("family is %v, want %v", got.String(), spec.String())
 	}
-	if _, err := c.CreateTable(ctx, "web"); !errors.Is(err, ErrTableExists) {
+	if _, err := c.Tables().Create(ctx, "web"); !errors.Is(err, ErrTableExists) {
 		t.Errorf("second table: %v", err)
 	}
 	gc := table.MaxVersions(1)
-	s, err = c.SetFamily(ctx, "web", table.FamilySpec{Name: "anchor", GC: &gc})
+	s, err = c.Tables().SetFamily(ctx, "web", table.FamilySpec{Name: "anchor", GC: &gc})
 	check(t, err)
 	if !s.Family("anchor").GC.Equal(&gc) {
 		t.Error("policy was not set")
 	}
-	if s, err = c.DropFamily(ctx, "web", "anchor"); err != nil || s.Family("anchor") != nil {
+	if s, err = c.Tables().DropFamily(ctx, "web", "anchor"); err != nil || s.Family("anchor") != nil {
 		t.Errorf("drop family: %v", err)
 	}
-	info, err := c.Describe(ctx, "web")
+	info, err := c.Tables().Describe(ctx, "web")
 	if err != nil || !info.Schema.Equal(s) || len(info.Tablets) != 1 || info.Tablets[0].ID != 7 {
 		t.Errorf("describe: %v, %v", info, err)
 	}
-	check(t, c.Compact(ctx, "web", true))
+	check(t, c.Tables().Compact(ctx, "web", true))
 	samples, err := c.Table("web").SampleRowKeys(ctx)
 	if err != nil || len(samples) != 2 || string(samples[0].Key) != "m" {
 		t.Errorf("samples: %v, %v", samples, err)
 	}
-	if all, err := c.Tables(ctx); err != nil || len(all) != 2 {
+	if all, err := c.Tables().List(ctx); err != nil || len(all) != 2 {
 		t.Errorf("tables: %v, %v", all, err)
 	}
-	check(t, c.DropTable(ctx, "web"))
-	if err := c.DropTable(ctx, "web"); !errors.Is(err, ErrNoTable) {
+	check(t, c.Tables().Drop(ctx, "web"))
+	if err := c.Tables().Drop(ctx, "web"); !errors.Is(err, ErrNoTable) {
 		t.Errorf("drop again: %v", err)
 	}
 	if p, err := c.Ping(ctx); err != nil || p.Protocol != api.ProtocolVersion {

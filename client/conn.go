@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -22,10 +23,10 @@ type node struct {
 	lookupSlot *slot // for lookups while slots have large requests queued
 }
 
-func (c *Client) newNode(addr string) *node {
-	n := &node{addr: addr, slots: make([]*slot, c.cfg.Conns), lookupSlot: c.newSlot(addr)}
+func newNode(addr string, cfg *Config, life *lifetime) *node {
+	n := &node{addr: addr, slots: make([]*slot, cfg.Conns), lookupSlot: newSlot(addr, cfg, life)}
 	for i := range n.slots {
-		n.slots[i] = c.newSlot(addr)
+		n.slots[i] = newSlot(addr, cfg, life)
 	}
 	return n
 }
@@ -52,6 +53,13 @@ func (n *node) open(ctx context.Context, lookup bool) (*slot, *rpc.Conn, error) 
 	return s, conn, err
 }
 
+// notify sends a notification if a connection is open.
+func (n *node) notify(ctx context.Context, method string, encode func(*wire.Encoder)) {
+	if conn := n.slot().conn.Load(); conn != nil {
+		_ = conn.Notify(ctx, method, encode)
+	}
+}
+
 // each calls do for every slot.
 func (n *node) each(do func(*slot)) {
 	for _, s := range n.slots {
@@ -72,9 +80,10 @@ func newBackOff() *backoff.ExponentialBackOff {
 
 // slot holds one connection and reconnects on demand.
 type slot struct {
-	client *Client
-	addr   string
-	conn   atomic.Pointer[rpc.Conn] // nil: not connected
+	addr string
+	cfg  *Config
+	life *lifetime
+	conn atomic.Pointer[rpc.Conn] // nil: not connected
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -86,8 +95,8 @@ type slot struct {
 	}
 }
 
-func (c *Client) newSlot(addr string) *slot {
-	s := &slot{client: c, addr: addr}
+func newSlot(addr string, cfg *Config, life *lifetime) *slot {
+	s := &slot{addr: addr, cfg: cfg, life: life}
 	s.mu.pause = newBackOff()
 	return s
 }
@@ -138,7 +147,7 @@ func (s *slot) dial() (<-chan struct{}, error) {
 	if s.mu.err != nil && time.Now().Before(s.mu.next) {
 		return nil, s.mu.err
 	}
-	if !s.client.spawn(func() { s.connect(done) }) {
+	if !s.life.spawn(func() { s.connect(done) }) {
 		return nil, ErrClosed
 	}
 	s.mu.dialing = done
@@ -148,12 +157,11 @@ func (s *slot) dial() (<-chan struct{}, error) {
 // connect dials once.
 func (s *slot) connect(done chan struct{}) {
 	defer close(done)
-	c := s.client
-	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.DialTimeout)
+	ctx, cancel := context.WithTimeout(s.life.ctx, s.cfg.DialTimeout)
 	defer cancel()
-	conn, err := c.cfg.connect(ctx, s.addr)
+	conn, err := s.cfg.connect(ctx, s.addr)
 	s.dialed(conn, err)
-	if conn != nil && c.closed() { // Close may have run before conn was stored
+	if conn != nil && s.life.closed() { // Close may have run before conn was stored
 		s.drop(conn, ErrClosed)
 	}
 }
@@ -165,14 +173,14 @@ func (s *slot) dialed(conn *rpc.Conn, err error) {
 	s.mu.dialing = nil
 	if err != nil {
 		if s.mu.err == nil {
-			s.client.cfg.Logger.Warn("node unreachable", "addr", s.addr, "err", err)
+			s.cfg.Logger.Warn("node unreachable", "addr", s.addr, "err", err)
 		}
 		s.mu.err = &UnreachableError{s.addr, rootCause(err)}
 		s.mu.next = time.Now().Add(s.mu.pause.NextBackOff())
 		return
 	}
 	if s.mu.err != nil {
-		s.client.cfg.Logger.Info("node reachable again", "addr", s.addr)
+		s.cfg.Logger.Info("node reachable again", "addr", s.addr)
 	}
 	s.mu.err = nil
 	s.mu.pause.Reset()
@@ -206,10 +214,10 @@ func (s *slot) drop(conn *rpc.Conn, why error) {
 		return
 	}
 	// The node answers the calls in flight and then closes the connection.
-	started := s.client.spawn(func() {
+	started := s.life.spawn(func() {
 		select {
 		case <-conn.Done():
-		case <-s.client.ctx.Done():
+		case <-s.life.ctx.Done():
 		}
 		_ = conn.Close()
 	})

@@ -16,6 +16,23 @@
 //		fmt.Printf("%s %s %d %s\n", row.Key, client.ColumnName(&cell), cell.Timestamp, cell.Value)
 //	}
 //
+// Everything but rows is in handles, each for one kind of object:
+//
+//	schema, err := c.Tables().Create(ctx, "webtable", table.FamilySpec{Name: "anchor"})
+//	err = c.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "webtable", Rights: "read"})
+//
+//	handle      administers
+//	Tables      schemas, owners and stored data of tables
+//	Tablets     splits, moves and merges
+//	Nodes       drains and removals
+//	Users       principals, their certificates and access tokens
+//	Grants      rights of principals
+//	JoinTokens  tokens of hosts that join the cluster
+//	Quotas      quotas of tables and principals
+//	Authority   rotation of the cluster's authority and gossip key
+//	Blobs       blobs of users
+//	BlockStore  checks and repairs of the store of blobs
+//
 // # Tablet location
 //
 // A call for a row goes to the server of the row's tablet. The client finds it in METADATA (paper
@@ -68,10 +85,14 @@
 //   - A Client is a set of connections to the nodes of one cluster, safe for concurrent use. A
 //     program needs only one.
 //   - A Table is a table's name with methods; creating one is free.
+//   - A handle, such as Tables, holds a pointer to the Client's caller; creating one is free.
 //   - A RowMutation is a set of changes to one row, applied atomically.
 //   - A Scanner is one pass over a range of rows.
+//   - The caller makes calls: it locates the server, sends the call, and retries it.
 //   - The locator maps rows to nodes. It caches tablet locations in sorted order, so that calls
 //     search them without a lock.
+//   - The pool holds connections by address. A node has a slot for each of its connections.
+//   - The lifetime ends at Close, which joins its goroutines.
 //   - A flight is a lookup in progress.
 //
 // # Goroutines
@@ -87,9 +108,9 @@
 //	batch sender     ApplyAll, GetAll      its batch is answered; joined one batch
 //	flight           a call whose tablet   the lookup succeeds or fails; one lookup; at most
 //	                 is not cached         Close cancels and joins it    four for each table
-//	blob pieces      PutBlob               the call ends, and its        reading the caller's
+//	blob pieces      Blobs.Put             the call ends, and its        reading the caller's
 //	                                       reader has returned           io.Reader
-//	blob reads       CopyBlob              the call ends, which joins    a piece each, four ahead
+//	blob reads       Blobs.Copy            the call ends, which joins    a piece each, four ahead
 //	                                       them
 //
 // # Invariants
@@ -102,7 +123,7 @@
 //	    and in order, whatever happens to connections and cursors.
 //	C4. A Scanner holds at most two batches: the current one and the next.
 //	C5. After Close no goroutine and no connection of the Client is left, except a
-//	    goroutine that waits for a reader passed to PutBlob that does not return.
+//	    goroutine that waits for a reader passed to Blobs.Put that does not return.
 //	C6. Locations of a table do not overlap. Each is the latest one from METADATA or
 //	    from a hint, and none is used again after a call to it was misrouted.
 //	C7. Limit and the order of rows apply to the whole scan, over all its servers.

@@ -2,12 +2,15 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
 )
 
 // figures is the example in README.md, from Figures 2 and 3 of the paper.
@@ -35,6 +38,44 @@ func figures(ctx context.Context) error {
 
 func Example() {
 	if err := figures(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// administration creates a table for a user, who may then write rows.
+func administration(ctx context.Context, c *client.Client) error {
+	anchor, err := table.ParseFamilySpec("anchor:versions=3")
+	if err != nil {
+		return err
+	}
+	if _, err := c.Tables().Create(ctx, "webtable", anchor); err != nil && !errors.Is(err, client.ErrTableExists) {
+		return err
+	}
+	if _, _, err := c.Users().AddToken(ctx, "crawler", 24*time.Hour, "the nightly crawl"); err != nil {
+		return err
+	}
+	if err := c.Grants().Add(ctx, client.Grant{Principal: "crawler", Table: "webtable", Rights: "read,write"}); err != nil {
+		return err
+	}
+	nodes, err := c.Nodes().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		fmt.Println(n.ID, n.RPC)
+	}
+	return nil
+}
+
+func ExampleClient_Tables() {
+	ctx := context.Background()
+	c, err := client.Open(ctx, "127.0.0.1:7106", client.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	if err := administration(ctx, c); err != nil {
 		fmt.Println(err)
 	}
 }

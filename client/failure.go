@@ -28,7 +28,7 @@ type failure struct {
 }
 
 // endedLocked records the outcome of a lookup.
-func (t *tablets) endedLocked(err *lookupError) {
+func (t *tableCache) endedLocked(err *lookupError) {
 	now := time.Now()
 	maps.DeleteFunc(t.mu.failed, func(n *node, f failure) bool { return n == nil || !now.Before(f.until) })
 	if err == nil || !errors.Is(err, api.ErrUnavailable) {
@@ -46,13 +46,13 @@ func (t *tablets) endedLocked(err *lookupError) {
 }
 
 // failed returns why no lookup may be sent to a server of METADATA now; nil if one may.
-func (t *tablets) failed(of *node) *lookupError {
+func (t *tableCache) failed(of *node) *lookupError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.failedLocked(of)
 }
 
-func (t *tablets) failedLocked(of *node) *lookupError {
+func (t *tableCache) failedLocked(of *node) *lookupError {
 	now := time.Now()
 	for _, n := range []*node{nil, of} {
 		if f, ok := t.mu.failed[n]; ok && now.Before(f.until) {
@@ -64,7 +64,7 @@ func (t *tablets) failedLocked(of *node) *lookupError {
 
 // metadataOf returns the location of the METADATA tablet with the row of row's tablet, or nil if it
 // is not known.
-func (l *locator) metadataOf(t *tablets, row []byte) *location {
+func (l *locator) metadataOf(t *tableCache, row []byte) *location {
 	switch id := t.known.Load().id; id {
 	case 0:
 		return nil
@@ -76,7 +76,7 @@ func (l *locator) metadataOf(t *tablets, row []byte) *location {
 }
 
 // hasMetadata reports whether a lookup of row may also read METADATA at l.
-func (l *location) hasMetadata(t *tablets, row []byte) bool {
+func (l *location) hasMetadata(t *tableCache, row []byte) bool {
 	return l == nil || l.has(metadata.SeekKey(nil, t.known.Load().id, row))
 }
 

@@ -164,7 +164,7 @@ func TestChangesThatDependOnTheRowAreNotSentTwice(t *testing.T) {
 		t.Errorf("check and mutate: %v", err)
 	}
 	f.on(times(1, after, api.MethodCreateTable, func() error { f.cut(); return nil }))
-	if _, err := tb.client.CreateTable(t.Context(), "new"); !errors.Is(err, ErrAmbiguous) {
+	if _, err := tb.client.Tables().Create(t.Context(), "new"); !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("create table: %v", err)
 	}
 }
@@ -309,7 +309,7 @@ func TestReconnect(t *testing.T) {
 	c := f.open(Config{})
 	tb := c.Table("t")
 	check(t, tb.Apply(t.Context(), NewRowMutation("r").Set("f:a", []byte("v"))))
-	conn := c.node(f.addr).slots[0].conn.Load()
+	conn := c.pool.node(f.addr).slots[0].conn.Load()
 	f.stop()
 	<-conn.Done() // requests sent before are lost
 	var wg sync.WaitGroup

@@ -10,10 +10,10 @@ import (
 
 // location is the cached location of one tablet. It is immutable, except used.
 type location struct {
-	of           *tablets // nil for the root tablet
-	table        uint64   // the table's id; 0: unknown
-	start        []byte   // the tablet is known to hold the rows from start
-	end          []byte   // to end, both inclusive; nil means no end
+	of           *tableCache // nil for the root tablet
+	table        uint64      // the table's id; 0: unknown
+	start        []byte      // the tablet is known to hold the rows from start
+	end          []byte      // to end, both inclusive; nil means no end
 	server, addr string
 	node         *node       // nil: the tablet is unassigned,
 	until        time.Time   // and METADATA is not read again before this time
@@ -95,8 +95,8 @@ func (k *known) without(l, other *location) *known {
 	return n
 }
 
-// tablets holds the cached locations of one table, and the lookups in progress.
-type tablets struct {
+// tableCache holds the cached locations of one table, and the lookups in progress.
+type tableCache struct {
 	name  string
 	known atomic.Pointer[known] // replaced under locator.mu
 	// wide is set on METADATA's own entry when a user table was found to have more METADATA tablets

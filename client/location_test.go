@@ -460,7 +460,7 @@ func TestLookupsWithUnavailableMetadataServer(t *testing.T) {
 
 // forgetMetadata discards the locations of METADATA's tablets, except the root tablet's.
 func (l *locator) forgetMetadata() {
-	t := l.tablets(metadata.Name)
+	t := l.table(metadata.Name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.replaceLocked(t, &known{id: t.known.Load().id})

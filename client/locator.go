@@ -15,16 +15,18 @@ import (
 // locator maps rows to nodes: from its cache without waiting, or else by the three levels of
 // METADATA (lookup.go).
 type locator struct {
-	client *Client
-	seeds  seeds
-	mode   atomic.Uint32
+	cfg   *Config
+	life  *lifetime
+	pool  *pool
+	seeds seeds
+	mode  atomic.Uint32
 	// modeChecked is when mode was last determined, in nanoseconds since 1970.
 	modeChecked atomic.Int64
 	// rootError is the latest ErrUnavailable of a root call; nil after a success.
 	rootError atomic.Pointer[rootFailure]
 	root      atomic.Pointer[location] // location of the root tablet; nil: unknown
 	// tables is by name. The map is copied on write.
-	tables atomic.Pointer[map[string]*tablets]
+	tables atomic.Pointer[map[string]*tableCache]
 
 	// mu guards the field in it, and writes of the cache. Never held across I/O.
 	mu struct {
@@ -76,8 +78,8 @@ func (p destination) tableID() uint64 {
 	return p.loc.table
 }
 
-func newLocator(c *Client, addrs []string) *locator {
-	l := &locator{client: c}
+func newLocator(cfg *Config, life *lifetime, p *pool, addrs []string) *locator {
+	l := &locator{cfg: cfg, life: life, pool: p}
 	l.seeds.addrs.Store(&addrs)
 	l.forgetAll()
 	return l
@@ -87,13 +89,13 @@ func newLocator(c *Client, addrs []string) *locator {
 func (l *locator) forgetAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tables.Store(&map[string]*tablets{})
+	l.tables.Store(&map[string]*tableCache{})
 	l.root.Store(nil)
 	l.mu.count = 0
 }
 
 // any returns a node for calls that any node can answer.
-func (l *locator) any() destination { return destination{node: l.client.node(l.seeds.any())} }
+func (l *locator) any() destination { return destination{node: l.pool.node(l.seeds.any())} }
 
 // locate returns the location of row. Errors: *lookupError, ErrClosed, ctx's.
 func (l *locator) locate(ctx context.Context, table string, row []byte) (destination, error) {
@@ -137,8 +139,8 @@ var rootEnd = string(metadata.RootEnd())
 // inRoot reports whether a row of METADATA is in the root tablet.
 func inRoot(row []byte) bool { return string(row) <= rootEnd }
 
-// tablets returns the cache of a table, and creates it if necessary.
-func (l *locator) tablets(name string) *tablets {
+// table returns the cache of a table, and creates it if necessary.
+func (l *locator) table(name string) *tableCache {
 	if t := (*l.tables.Load())[name]; t != nil {
 		return t
 	}
@@ -147,7 +149,7 @@ func (l *locator) tablets(name string) *tablets {
 	if t := (*l.tables.Load())[name]; t != nil {
 		return t
 	}
-	t := &tablets{name: name}
+	t := &tableCache{name: name}
 	t.known.Store(&known{})
 	m := maps.Clone(*l.tables.Load())
 	m[name] = t
@@ -156,7 +158,7 @@ func (l *locator) tablets(name string) *tablets {
 }
 
 // setID sets a table's id. It discards locations of another id.
-func (l *locator) setID(t *tablets, id uint64) {
+func (l *locator) setID(t *tableCache, id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := t.known.Load(); k.id != id {
@@ -164,7 +166,7 @@ func (l *locator) setID(t *tablets, id uint64) {
 	}
 }
 
-func (l *locator) replaceLocked(t *tablets, k *known) {
+func (l *locator) replaceLocked(t *tableCache, k *known) {
 	if (*l.tables.Load())[t.name] == t { // otherwise it was discarded
 		l.mu.count += len(k.all) - len(t.known.Load().all)
 	}
@@ -172,7 +174,7 @@ func (l *locator) replaceLocked(t *tablets, k *known) {
 }
 
 // forget discards a table that does not exist.
-func (l *locator) forget(t *tablets) {
+func (l *locator) forget(t *tableCache) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m := *l.tables.Load(); m[t.name] == t {
@@ -184,10 +186,10 @@ func (l *locator) forget(t *tablets) {
 }
 
 // insert caches a run of tablets from METADATA for the table with that id.
-func (l *locator) insert(t *tablets, id uint64, run []*location) {
+func (l *locator) insert(t *tableCache, id uint64, run []*location) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.count+len(run) > l.client.cfg.LocationsMax {
+	if l.mu.count+len(run) > l.cfg.LocationsMax {
 		l.evictLocked()
 	}
 	if k := t.known.Load(); k.id == id {
@@ -200,7 +202,7 @@ func (l *locator) insert(t *tablets, id uint64, run []*location) {
 // lookups need them, and they are few.
 func (l *locator) evictLocked() {
 	for _, all := range []bool{false, true} {
-		if all && l.mu.count <= l.client.cfg.LocationsMax/4*3 {
+		if all && l.mu.count <= l.cfg.LocationsMax/4*3 {
 			return
 		}
 		for _, t := range *l.tables.Load() {
@@ -269,7 +271,7 @@ func (l *locator) replacement(loc *location, why reason, hint *api.NotServingErr
 	// client back and forth.
 	if hint != nil && hint.Addr != "" && hint.Addr != loc.addr && !loc.hinted {
 		l.stats.hints.Add(1)
-		next.addr, next.server, next.node, next.hinted = hint.Addr, hint.Node, l.client.node(hint.Addr), true
+		next.addr, next.server, next.node, next.hinted = hint.Addr, hint.Node, l.pool.node(hint.Addr), true
 		return next
 	}
 	// METADATA has just returned this location: the tablet is being loaded or unloaded. Waiting

@@ -14,9 +14,7 @@ import (
 
 // testLocator returns the locator of a client that makes no calls.
 func testLocator(max int) *locator {
-	c := &Client{cfg: Config{LocationsMax: max}.withDefaults(), ctx: context.Background()}
-	c.nodes.Store(&map[string]*node{})
-	c.locator = newLocator(c, []string{"a"})
+	c := newClient(context.Background(), Config{LocationsMax: max}.withDefaults(), []string{"a"})
 	c.locator.mode.Store(modeMetadata)
 	return c.locator
 }
@@ -30,7 +28,7 @@ func TestKnownAgainstModel(t *testing.T) {
 	for run := range soakRuns(200) {
 		rng := rand.New(rand.NewPCG(seed, uint64(run)))
 		l := testLocator(0)
-		tab := l.tablets("t")
+		tab := l.table("t")
 		l.setID(tab, 16)
 		var cached [rows]string // by row; empty: unknown
 		for step := range 60 {
@@ -53,7 +51,7 @@ func TestKnownAgainstModel(t *testing.T) {
 					if rng.IntN(3) == 0 {
 						server = "always" // the former tablet, if its end is the same
 					}
-					loc := &location{of: tab, start: start, end: row(end), server: server, node: l.client.node(server)}
+					loc := &location{of: tab, start: start, end: row(end), server: server, node: l.pool.node(server)}
 					if end == rows-1 {
 						loc.end = nil
 					}
@@ -87,13 +85,13 @@ func TestKnownAgainstModel(t *testing.T) {
 
 // fillLocator gives the table name n tablets, which end at key(0) and on, with ten digits.
 func (l *locator) fillLocator(name string, n int) {
-	tab := l.tablets(name)
+	tab := l.table(name)
 	l.setID(tab, 16)
 	var start []byte
 	for i := 0; i < n; i += lookupRows {
 		var run []*location
 		for j := i; j < min(i+lookupRows, n); j++ {
-			loc := &location{of: tab, start: start, end: fmt.Appendf(nil, "%010d", j), node: l.client.node(fmt.Sprint("s", j%10))}
+			loc := &location{of: tab, start: start, end: fmt.Appendf(nil, "%010d", j), node: l.pool.node(fmt.Sprint("s", j%10))}
 			run, start = append(run, loc), successor(loc.end)
 		}
 		l.insert(tab, 16, run)
@@ -253,7 +251,7 @@ func TestFirstNodeRemoved(t *testing.T) {
 	check(t, c.Table("t").Apply(t.Context(), put("a")))
 	f.move("METADATA", "\x00", 1)
 	f.kill(0)
-	if _, err := c.Tables(t.Context()); err != nil {
+	if _, err := c.Tables().List(t.Context()); err != nil {
 		t.Errorf("tables: %v", err)
 	}
 	f.move("t", "a", 3)

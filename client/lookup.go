@@ -72,7 +72,7 @@ type flight struct {
 // find looks up row in the cluster. If another lookup in progress may return row's tablet as well,
 // it waits for that first.
 func (l *locator) find(ctx context.Context, name string, row []byte) (destination, error) {
-	t := l.tablets(name)
+	t := l.table(name)
 	for waited := 0; ; waited++ {
 		p, f, err := l.joinFlight(t, row, waited > 0)
 		if f == nil {
@@ -85,7 +85,7 @@ func (l *locator) find(ctx context.Context, name string, row []byte) (destinatio
 				return destination{}, &lookupError{table: name, row: bytes.Clone(row), err: unavailable}
 			}
 			return destination{}, ctx.Err()
-		case <-l.client.ctx.Done():
+		case <-l.life.ctx.Done():
 			return destination{}, ErrClosed
 		}
 		own := bytes.Equal(f.row, row)
@@ -102,7 +102,7 @@ func (l *locator) find(ctx context.Context, name string, row []byte) (destinatio
 
 // joinFlight returns the location of row, an error, or a flight to wait for. With exact it joins
 // only a flight for the same row, unless there are flightsMax flights.
-func (l *locator) joinFlight(t *tablets, row []byte, exact bool) (destination, *flight, error) {
+func (l *locator) joinFlight(t *tableCache, row []byte, exact bool) (destination, *flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p, ok := l.cached(t.name, row); ok {
@@ -130,7 +130,7 @@ func (l *locator) joinFlight(t *tablets, row []byte, exact bool) (destination, *
 		return destination{}, best, nil
 	}
 	f := &flight{row: bytes.Clone(row), done: make(chan struct{})}
-	if !l.client.spawn(func() { l.runFlight(t, f) }) {
+	if !l.life.spawn(func() { l.runFlight(t, f) }) {
 		return destination{}, nil, ErrClosed
 	}
 	t.mu.flights = append(t.mu.flights, f)
@@ -139,9 +139,9 @@ func (l *locator) joinFlight(t *tablets, row []byte, exact bool) (destination, *
 
 // runFlight performs a lookup under the Client's context, because the call that started it may end
 // first.
-func (l *locator) runFlight(t *tablets, f *flight) {
+func (l *locator) runFlight(t *tableCache, f *flight) {
 	l.stats.lookups.Add(1)
-	f.loc, f.err = l.lookup(l.client.ctx, t, f.row)
+	f.loc, f.err = l.lookup(l.life.ctx, t, f.row)
 	t.mu.Lock()
 	t.mu.flights = slices.DeleteFunc(t.mu.flights, func(o *flight) bool { return o == f })
 	t.endedLocked(f.err)
@@ -150,7 +150,7 @@ func (l *locator) runFlight(t *tablets, f *flight) {
 }
 
 // lookup locates the tablet of a row and those after it. It returns nil if any node will do.
-func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location, *lookupError) {
+func (l *locator) lookup(ctx context.Context, t *tableCache, row []byte) (*location, *lookupError) {
 	failed := &lookupError{table: t.name, row: row}
 	if t.name == metadata.Name && inRoot(row) {
 		loc, err := l.rootTablet(ctx)
@@ -189,7 +189,7 @@ func (l *locator) lookup(ctx context.Context, t *tablets, row []byte) (*location
 
 // tableID returns a table's id, from the cache or from a node. It returns 0 if the cluster has no
 // METADATA.
-func (l *locator) tableID(ctx context.Context, t *tablets) (id uint64, fetched bool, err error) {
+func (l *locator) tableID(ctx context.Context, t *tableCache) (id uint64, fetched bool, err error) {
 	if l.mode.Load() == modeMetadata {
 		if t.name == metadata.Name {
 			l.setID(t, metadata.TableID)
@@ -267,7 +267,7 @@ func (l *locator) cacheRoot(info *api.RootInfo) {
 	}
 	var loc *location
 	if info.Addr != "" {
-		loc = &location{table: metadata.TableID, end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.client.node(info.Addr)}
+		loc = &location{table: metadata.TableID, end: []byte(rootEnd), server: info.Server, addr: info.Addr, node: l.pool.node(info.Addr)}
 		l.seeds.add(info.Addr)
 	}
 	if old := l.root.Load(); old == nil || loc == nil || old.server != loc.server || old.addr != loc.addr {
@@ -282,19 +282,19 @@ func (l *locator) request(ctx context.Context, k *call) attempt {
 	k.lookup = true
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	return l.client.attempt(ctx, k)
+	return k.send(ctx, k.dest)
 }
 
 // retryElsewhere reports whether a request of a lookup failed in a way that may succeed on another
 // server, or on the same one after its location is looked up again.
 func (l *locator) retryElsewhere(a attempt) bool {
-	return a.err != nil && !l.client.closed() && (errors.Is(a.err, rpc.ErrConnLost) || errors.Is(a.err, ErrUnreachable) ||
+	return a.err != nil && !l.life.closed() && (errors.Is(a.err, rpc.ErrConnLost) || errors.Is(a.err, ErrUnreachable) ||
 		errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, api.CodeNotServing) || errors.Is(a.err, rpc.CodeUnavailable))
 }
 
 // readMetadata reads the locations of adjacent tablets of a table, including that of row. It
 // returns errNoRows if METADATA has none.
-func (l *locator) readMetadata(ctx context.Context, t *tablets, id uint64, row []byte) (run []*location, err error) {
+func (l *locator) readMetadata(ctx context.Context, t *tableCache, id uint64, row []byte) (run []*location, err error) {
 	from := bytes.Clone(row)
 	_, end := metadata.TableRange(id)
 	whole := id == metadata.TableID && !t.wide.Load()
@@ -338,7 +338,7 @@ const tableIDBytes = 8
 
 // scanMetadata reads rows of METADATA from key on. If the cached METADATA location is stale, it is
 // looked up again once. An unavailable server gets no second request.
-func (l *locator) scanMetadata(ctx context.Context, t *tablets, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
+func (l *locator) scanMetadata(ctx context.Context, t *tableCache, id uint64, key, end []byte) (rows []*metadata.Row, next []byte, err error) {
 	var silent *metadataDown
 	for stale := false; ; stale = true {
 		p, err := l.metadataTablet(ctx, id, key)
@@ -422,14 +422,14 @@ func (l *locator) scanAt(ctx context.Context, p destination, key, end []byte) (r
 	}
 	if a = l.request(ctx, &k); a.err == nil && cursor != 0 {
 		req := api.ScanNextRequest{Cursor: cursor}
-		l.client.notify(p.node, api.MethodScanClose, req.Append)
+		p.node.notify(l.life.ctx, api.MethodScanClose, req.Append)
 	}
 	return rows, next, a
 }
 
 // locations converts adjacent METADATA rows to locations. The first row's tablet holds the row
 // from.
-func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata.Row) []*location {
+func (l *locator) locations(t *tableCache, id uint64, from []byte, rows []*metadata.Row) []*location {
 	run := make([]*location, len(rows))
 	now := time.Now()
 	var addrs []string
@@ -438,7 +438,7 @@ func (l *locator) locations(t *tablets, id uint64, from []byte, rows []*metadata
 		if m.Unassigned() {
 			loc.until = now.Add(unassignedTime)
 		} else {
-			loc.node = l.client.node(m.Addr)
+			loc.node = l.pool.node(m.Addr)
 			addrs = append(addrs, m.Addr)
 		}
 		run[i], from = loc, successor(m.End)

@@ -89,7 +89,7 @@ func testLookupBehindWrites(t *testing.T, one bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	for conn := c.node(addr).slots[0].conn.Load(); !conn.Behind() && ctx.Err() == nil; {
+	for conn := c.pool.node(addr).slots[0].conn.Load(); !conn.Behind() && ctx.Err() == nil; {
 		time.Sleep(time.Millisecond)
 	}
 	over := sync.OnceFunc(func() { close(jam) })

@@ -35,7 +35,7 @@ func TestOptionsThatWouldWiden(t *testing.T) {
 	if _, err := tb.ReadModifyWrite(ctx, "r"); !errors.Is(err, table.ErrNoRules) {
 		t.Errorf("no rules: %v, want %v", err, table.ErrNoRules)
 	}
-	if err := f.open(Config{}).RevokeUserToken(ctx, "ann", ""); !errors.Is(err, ErrTokenRefused) {
+	if err := f.open(Config{}).Users().RevokeToken(ctx, "ann", ""); !errors.Is(err, ErrTokenRefused) {
 		t.Errorf("token without an id: %v, want %v", err, ErrTokenRefused)
 	}
 }

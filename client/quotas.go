@@ -35,38 +35,35 @@ type QuotaChange struct {
 	Burst time.Duration
 }
 
-// SetQuota sets bounds of the quota of a table or principal. Errors: those of ChangeQuota.
-func (c *Client) SetQuota(ctx context.Context, of, name string, bounds map[string]int64, burst time.Duration) error {
-	return c.ChangeQuota(ctx, QuotaChange{Of: of, Name: name, Bounds: bounds, Burst: burst})
+// Quotas administers the quotas of tables and principals.
+type Quotas struct{ calls *caller }
+
+// Quotas returns the administration of quotas.
+func (c *Client) Quotas() Quotas { return Quotas{&c.calls} }
+
+// Set sets bounds of the quota of a table or principal. Errors: those of Change.
+func (q Quotas) Set(ctx context.Context, of, name string, bounds map[string]int64, burst time.Duration) error {
+	return q.Change(ctx, QuotaChange{Of: of, Name: name, Bounds: bounds, Burst: burst})
 }
 
-// ChangeQuota changes the quota of a table or principal. It takes effect at once on the node that
-// makes the change, and within a second on all others. It requires the right to administer the
-// cluster. Errors: ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
-func (c *Client) ChangeQuota(ctx context.Context, q QuotaChange) error {
-	req := api.SetQuotaRequest{Of: q.Of, Name: q.Name, Bounds: q.Bounds, Unbounded: q.Unbounded, Burst: q.Burst}
-	return c.do(ctx, &call{method: api.MethodSetQuota, change: true, safe: true, encode: req.Append})
+// Change changes the quota of a table or principal. It takes effect at once on the node that makes
+// the change, and within a second on all others. It requires the right to administer the cluster.
+// Errors: ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.List.
+func (q Quotas) Change(ctx context.Context, change QuotaChange) error {
+	req := api.SetQuotaRequest{Of: change.Of, Name: change.Name, Bounds: change.Bounds, Unbounded: change.Unbounded, Burst: change.Burst}
+	return q.calls.do(ctx, &call{method: api.MethodSetQuota, change: true, safe: true, encode: req.Append})
 }
 
-// RemoveQuota removes all bounds of a quota. Errors: ErrNoQuota, and those of SetQuota.
-func (c *Client) RemoveQuota(ctx context.Context, of, name string) error {
+// Remove removes all bounds of a quota. Errors: ErrNoQuota, and those of Set.
+func (q Quotas) Remove(ctx context.Context, of, name string) error {
 	req := api.NamesRequest{Names: []string{of, name}}
-	return c.do(ctx, &call{method: api.MethodRemoveQuota, change: true, encode: req.Append})
+	return q.calls.do(ctx, &call{method: api.MethodRemoveQuota, change: true, encode: req.Append})
 }
 
-// SetOwner sets the owner of a table: the principal whose byte quota the table counts against. An
-// empty name removes the owner. At first this is the principal that created the table. Ownership
-// grants no rights; Usage shows it. It requires the right to administer the cluster. Errors:
-// ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of Tables.
-func (c *Client) SetOwner(ctx context.Context, tableName, user string) error {
-	req := api.NamesRequest{Names: []string{tableName, user}}
-	return c.do(ctx, &call{method: api.MethodSetOwner, change: true, safe: true, encode: req.Append})
-}
-
-// Quotas returns all quotas: those of tables, then those of principals, sorted by name. It requires
-// the right to read the cluster. Errors: ErrPermission, and those of Tables.
-func (c *Client) Quotas(ctx context.Context) ([]Quota, error) {
+// List returns all quotas: those of tables, then those of principals, sorted by name. It requires
+// the right to read the cluster. Errors: ErrPermission, and those of Tables.List.
+func (q Quotas) List(ctx context.Context) ([]Quota, error) {
 	var all api.Quotas
-	err := c.query(ctx, api.MethodListQuotas, nil, all.Decode)
+	err := q.calls.query(ctx, api.MethodListQuotas, nil, all.Decode)
 	return all.Quotas, err
 }

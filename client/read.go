@@ -29,7 +29,7 @@ func (t *Table) Get(ctx context.Context, row string, opts ...ReadOption) (*table
 	k.req.Table, k.call.table = t.name, t.name
 	k.req.Row = append(k.req.Row, row...)
 	k.call.row = k.req.Row
-	if err := t.client.do(ctx, &k.call); err != nil {
+	if err := t.client.calls.do(ctx, &k.call); err != nil {
 		return nil, err
 	}
 	return k.row, nil
@@ -136,8 +136,8 @@ func (b *reads) row(i int) []byte { return []byte(b.rows[i]) }
 
 // read reads the rows with the indexes todo, and reads misrouted ones again.
 func (b *reads) read(ctx context.Context, todo []int) error {
-	c := b.table.client
-	again := retrier{client: c, started: time.Now()}
+	calls := &b.table.client.calls
+	again := retrier{calls: calls, started: time.Now()}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 			if g.err == nil {
 				w = b.send(ctx, &r, &g)
 			} else {
-				w = c.classify(&call{}, attempt{err: g.err})
+				w = calls.classify(&call{}, attempt{err: g.err})
 			}
 			if w.err != nil && !w.retryable {
 				return w.err
@@ -179,7 +179,7 @@ func (b *reads) send(ctx context.Context, r *router, g *group) decision {
 	}
 	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, dest: g.to, safe: true, keep: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
-	err := b.table.client.do(ctx, &k)
+	err := b.table.client.calls.do(ctx, &k)
 	var limit *table.LimitError
 	switch {
 	case err == nil:

@@ -95,7 +95,7 @@ func (s *Scanner) start() {
 	s.started = true
 	if s.opts.empty {
 		close(s.batches)
-	} else if !s.table.client.spawn(s.fetch) {
+	} else if !s.table.client.life.spawn(s.fetch) {
 		s.ended = ErrClosed
 		close(s.batches)
 	}
@@ -188,7 +188,7 @@ func (s *Scanner) fetch() {
 		case <-s.ctx.Done():
 			s.ended = s.ctx.Err()
 			return
-		case <-s.table.client.ctx.Done():
+		case <-s.table.client.life.ctx.Done():
 			s.ended = ErrClosed
 			return
 		}
@@ -216,7 +216,7 @@ type fetcher struct {
 // response was lost and its position is unknown, or if it has reached the end of its server's rows.
 // This maintains invariant C3.
 func (f *fetcher) next(ctx context.Context) *scanBatch {
-	r := retrier{client: f.table.client, started: time.Now()}
+	r := retrier{calls: &f.table.client.calls, started: time.Now()}
 	for {
 		b := &scanBatch{}
 		opened := f.cursor == 0
@@ -279,7 +279,7 @@ func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 
 func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
 	k.keep, k.decode = true, b.result.Decode
-	return f.table.client.do(ctx, k)
+	return f.table.client.calls.do(ctx, k)
 }
 
 // advancePast advances the position past the rows of a batch.
@@ -327,5 +327,5 @@ func (f *fetcher) close() {
 		return
 	}
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	f.table.client.notify(f.at.node, api.MethodScanClose, req.Append)
+	f.at.node.notify(f.table.client.life.ctx, api.MethodScanClose, req.Append)
 }

@@ -82,7 +82,7 @@ func (t *Table) Apply(ctx context.Context, m *RowMutation, opts ...ApplyOption) 
 		k.call.safe = o.replayable(m)
 		timestamp = o.timestamp
 	}
-	if err := t.client.do(ctx, &k.call); err != nil {
+	if err := t.client.calls.do(ctx, &k.call); err != nil {
 		return err
 	}
 	if timestamp != nil {
@@ -145,7 +145,7 @@ func (t *Table) checkAndMutate(ctx context.Context, req *api.CheckAndMutateReque
 		matched = d.Bool()
 		return nil
 	}
-	err = t.client.do(ctx, &k)
+	err = t.client.calls.do(ctx, &k)
 	return matched, err
 }
 
@@ -195,7 +195,7 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 		result, err = decodeRow(d, nil)
 		return err
 	}
-	if err := t.client.do(ctx, &k); err != nil {
+	if err := t.client.calls.do(ctx, &k); err != nil {
 		return nil, err
 	}
 	if result == nil {

@@ -20,7 +20,7 @@ func TestUnavailableRatherThanDeadline(t *testing.T) {
 	}{
 		{api.MethodRead, func(ctx context.Context, c *Client) error { _, err := c.Table("t").Get(ctx, "r"); return err }, false},
 		{api.MethodRoot, func(ctx context.Context, c *Client) error { _, err := c.Table("t").Get(ctx, "r"); return err }, false},
-		{api.MethodListTables, func(ctx context.Context, c *Client) error { _, err := c.Tables(ctx); return err }, false},
+		{api.MethodListTables, func(ctx context.Context, c *Client) error { _, err := c.Tables().List(ctx); return err }, false},
 		{api.MethodReadModifyWrite, func(ctx context.Context, c *Client) error {
 			_, err := c.Table("t").Increment(ctx, "r", "f:n", 1)
 			return err

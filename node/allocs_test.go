@@ -32,7 +32,7 @@ func TestServerAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
 	for i := range allocRows {
@@ -40,7 +40,7 @@ func TestServerAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Compact(ctx, "t", false); err != nil {
+	if err := c.Tables().Compact(ctx, "t", false); err != nil {
 		t.Fatal(err)
 	}
 	requests := []request{
@@ -59,7 +59,7 @@ func TestServerAllocations(t *testing.T) {
 	for i, test := range tests {
 		if i == len(requests) {
 			all := map[string]int64{api.QuotaReadOps: 1e9, api.QuotaReadBytes: 1e12, api.QuotaWriteOps: 1e9, api.QuotaWriteBytes: 1e12}
-			if err := c.SetQuota(ctx, client.QuotaOfTable, "t", all, 0); err != nil {
+			if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", all, 0); err != nil {
 				t.Fatal(err)
 			}
 			for end := time.Now().Add(20 * time.Second); !n.HasQuota("t"); time.Sleep(10 * time.Millisecond) {
@@ -128,7 +128,7 @@ func TestServerAllocationsOfPrincipals(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 60*time.Second)
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range allocRows {
@@ -137,7 +137,7 @@ func TestServerAllocationsOfPrincipals(t *testing.T) {
 		}
 	}
 	ann := pki.NewEndpoint(f.user(admin, "ann"), pki.Options{})
-	if err := errors.Join(admin.Compact(ctx, "t", false), admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"})); err != nil {
+	if err := errors.Join(admin.Tables().Compact(ctx, "t", false), admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"})); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []request{

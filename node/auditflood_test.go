@@ -18,21 +18,21 @@ func TestRefusedGrantsAreRefusals(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 60*time.Second)
-	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
+	good(admin.Tables().Create(ctx, "web", table.FamilySpec{Name: "f"}))
 	eve, tom := f.clientAs(0, client.Config{Credential: f.user(admin, "eve")}), f.clientAs(0, client.Config{Credential: f.user(admin, "tom")})
-	if err := admin.Grant(ctx, client.Grant{Principal: "tom", Table: "web", Rights: "admin"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "tom", Table: "web", Rights: "admin"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 50 {
 		g := client.Grant{Principal: "eve", Rights: "admin", Table: []string{"", "web", fmt.Sprintf("no-%d", i)}[i%3]}
-		if err := eve.Grant(ctx, g); !errors.Is(err, client.ErrPermission) && !errors.Is(err, client.ErrNoTable) {
+		if err := eve.Grants().Add(ctx, g); !errors.Is(err, client.ErrPermission) && !errors.Is(err, client.ErrNoTable) {
 			t.Fatalf("grant to oneself: %v", err)
 		}
-		if err := eve.Revoke(ctx, g); !errors.Is(err, client.ErrPermission) && !errors.Is(err, client.ErrNoTable) {
+		if err := eve.Grants().Revoke(ctx, g); !errors.Is(err, client.ErrPermission) && !errors.Is(err, client.ErrNoTable) {
 			t.Fatalf("revoke: %v", err)
 		}
 	}
-	if err := tom.Grant(ctx, client.Grant{Principal: "eve", Table: "web", Rights: "read"}); err != nil {
+	if err := tom.Grants().Add(ctx, client.Grant{Principal: "eve", Table: "web", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	audit, tables, refusals := f.audited("audit.log"), f.audited("table-admins.log"), f.audited("refusals.log")

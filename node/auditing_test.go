@@ -24,7 +24,7 @@ func TestTokensOfThoseWhoLeft(t *testing.T) {
 	answered := map[string]bool{}
 	left := func() (ids []string) {
 		t.Helper()
-		for _, x := range good(admin.Tokens(ctx)) {
+		for _, x := range good(admin.JoinTokens().List(ctx)) {
 			if !answered[x.ID] {
 				ids = append(ids, x.ID)
 			}
@@ -36,7 +36,7 @@ func TestTokensOfThoseWhoLeft(t *testing.T) {
 			t.Fatal("nobody has left in time")
 		}
 		short, cancel := context.WithTimeout(ctx, patience)
-		made, err := admin.CreateToken(short, client.TokenRequest{Kind: api.TokenJoin})
+		made, err := admin.JoinTokens().Create(short, client.TokenRequest{Kind: api.TokenJoin})
 		cancel()
 		if err == nil {
 			answered[made.Info.ID] = true
@@ -65,38 +65,38 @@ func TestChangesSayWhatTheyAreAbout(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
 	admin, ctx, self := f.client(0), within(t, 60*time.Second), f.nodes[0].ID()
-	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
-	good(admin.SetFamily(ctx, "web", table.FamilySpec{Name: "g"}))
-	good(admin.DropFamily(ctx, "web", "g"))
+	good(admin.Tables().Create(ctx, "web", table.FamilySpec{Name: "f"}))
+	good(admin.Tables().SetFamily(ctx, "web", table.FamilySpec{Name: "g"}))
+	good(admin.Tables().DropFamily(ctx, "web", "g"))
 	const row = "secret-row"
-	split := good(admin.SplitTablet(ctx, "web", row))
-	if _, err := admin.SplitTablet(ctx, "web", row); !errors.Is(err, client.ErrBadSplit) {
+	split := good(admin.Tablets().Split(ctx, "web", row))
+	if _, err := admin.Tablets().Split(ctx, "web", row); !errors.Is(err, client.ErrBadSplit) {
 		t.Errorf("split twice: %v", err)
 	}
-	if _, err := admin.HalveTablet(ctx, "web", client.TabletRef{ID: 1 << 40}); !errors.Is(err, client.ErrNoTablet) {
+	if _, err := admin.Tablets().Halve(ctx, "web", client.TabletRef{ID: 1 << 40}); !errors.Is(err, client.ErrNoTablet) {
 		t.Errorf("split of a tablet that is not there: %v", err)
 	}
-	if err := errors.Join(admin.CompactTablet(ctx, "web", client.TabletRef{Row: row}, true), admin.Compact(ctx, "web", false)); err != nil {
+	if err := errors.Join(admin.Tablets().Compact(ctx, "web", client.TabletRef{Row: row}, true), admin.Tables().Compact(ctx, "web", false)); err != nil {
 		t.Error(err)
 	}
-	good(admin.MoveTablet(ctx, "web", client.TabletRef{ID: split.ID}, self))
-	good(admin.MergeTablets(ctx, "web", client.TabletRef{Row: row}))
+	good(admin.Tablets().Move(ctx, "web", client.TabletRef{ID: split.ID}, self))
+	good(admin.Tablets().Merge(ctx, "web", client.TabletRef{Row: row}))
 	const id = "00112233445566778899aabbccddeeff"
-	_, revived := admin.ReviveBlob(ctx, id)
-	if gone := admin.DeleteBlob(ctx, id); gone == nil || revived == nil {
+	_, revived := admin.BlockStore().Revive(ctx, id)
+	if gone := admin.Blobs().Delete(ctx, id); gone == nil || revived == nil {
 		t.Errorf("a blob that is not there: %v, %v", gone, revived)
 	}
-	if err := admin.ResumeSweep(ctx); err != nil {
+	if err := admin.BlockStore().ResumeSweep(ctx); err != nil {
 		t.Error(err)
 	}
-	good(admin.FsckBlobs(ctx, "", false))
-	good(admin.Users(ctx))
-	good(admin.Tokens(ctx))
-	good(admin.RotateGossipKey(ctx))
-	if _, err := admin.FinishAuthority(ctx); !errors.Is(err, client.ErrRollover) {
+	good(admin.BlockStore().Fsck(ctx, "", false))
+	good(admin.Users().List(ctx))
+	good(admin.JoinTokens().List(ctx))
+	good(admin.Authority().RotateGossipKey(ctx))
+	if _, err := admin.Authority().Finish(ctx); !errors.Is(err, client.ErrRollover) {
 		t.Errorf("a replacement of the authority that never began is finished: %v", err)
 	}
-	if _, err := admin.CreateToken(ctx, client.TokenRequest{Kind: "odd"}); err == nil {
+	if _, err := admin.JoinTokens().Create(ctx, client.TokenRequest{Kind: "odd"}); err == nil {
 		t.Error("a token of an odd kind")
 	}
 	log := f.audited("audit.log")

@@ -28,7 +28,7 @@ func benchTable(b *testing.B, rows int) (*client.Client, *client.Table) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "bench", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "bench", spec); err != nil {
 		b.Fatal(err)
 	}
 	t := c.Table("bench")
@@ -43,7 +43,7 @@ func benchTable(b *testing.B, rows int) (*client.Client, *client.Table) {
 		}
 	}
 	if rows > 0 {
-		if err := c.Compact(ctx, "bench", false); err != nil {
+		if err := c.Tables().Compact(ctx, "bench", false); err != nil {
 			b.Fatal(err)
 		}
 	}

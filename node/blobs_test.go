@@ -30,7 +30,7 @@ func TestLostDisks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
 	put := func(from, to int) {
@@ -43,7 +43,7 @@ func TestLostDisks(t *testing.T) {
 		}
 	}
 	put(0, 100)
-	if err := c.Compact(ctx, "t", true); err != nil { // in SSTables
+	if err := c.Tables().Compact(ctx, "t", true); err != nil { // in SSTables
 		t.Fatal(err)
 	}
 	put(100, 200) // in the log

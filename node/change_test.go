@@ -35,7 +35,7 @@ func startInternal(t *testing.T) (*Node, *client.Client) {
 // makeTable makes the table t of one family, f, split at these rows, and returns its schema.
 func makeTable(ctx context.Context, t *testing.T, c *client.Client, at ...string) *table.Schema {
 	t.Helper()
-	schema, err := c.CreateSplitTable(ctx, "t", at, familyF(t))
+	schema, err := c.Tables().CreateSplit(ctx, "t", at, familyF(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,14 +100,14 @@ func TestImpatientChanges(t *testing.T) {
 		name := fmt.Sprintf("t%d", i)
 		soon, cancel := context.WithTimeout(ctx, time.Duration(i%20)*200*time.Microsecond)
 		if i%2 == 0 {
-			_, _ = c.CreateTable(soon, name, spec)
+			_, _ = c.Tables().Create(soon, name, spec)
 		} else {
-			if _, err := c.CreateTable(ctx, name, spec); err != nil {
+			if _, err := c.Tables().Create(ctx, name, spec); err != nil {
 				t.Fatal(err)
 			}
 			cancel()
 			soon, cancel = context.WithTimeout(ctx, time.Duration(i%20)*200*time.Microsecond)
-			_ = c.DropTable(soon, name)
+			_ = c.Tables().Drop(soon, name)
 		}
 		cancel()
 		if err := n.changes.Do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil }); err != nil {

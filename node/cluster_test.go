@@ -113,7 +113,7 @@ func (f *fleet) await(i int, what string, ok func(*client.RaftStatus) bool) *cli
 	var lastErr error
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		s, err := c.RaftStatus(ctx)
+		s, err := c.Nodes().RaftStatus(ctx)
 		cancel()
 		if lastErr = err; err == nil {
 			if last = s; ok(s) {
@@ -173,7 +173,7 @@ func TestThreeNodesFormOne(t *testing.T) {
 	f.await(other, "another leader", func(s *client.RaftStatus) bool {
 		return s.Leader != "" && s.LeaderName != f.cfgs[leader].Name && s.MasterName == s.LeaderName
 	})
-	nodes, err := f.client(other).Nodes(context.Background())
+	nodes, err := f.client(other).Nodes().List(context.Background())
 	if err != nil || len(nodes) != 3 {
 		t.Fatalf("%d nodes, %v", len(nodes), err)
 	}

@@ -42,7 +42,7 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 	if _, err := n.rows.Get(ctx, schema.ID, []byte("m")); err == nil {
 		t.Fatal("the row can be read")
 	}
-	other, err := c.CreateTable(ctx, "other", familyF(t))
+	other, err := c.Tables().Create(ctx, "other", familyF(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +51,11 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 			t.Errorf("write to %s: %v", name, err)
 		}
 	}
-	if err := c.CompactTablet(ctx, "other", client.TabletRef{Row: "z"}, false); err != nil {
+	if err := c.Tablets().Compact(ctx, "other", client.TabletRef{Row: "z"}, false); err != nil {
 		t.Errorf("find the tablet of table %d: %v", other.ID, err)
 	}
 	for {
-		reported, err := c.UnservedTablets(ctx)
+		reported, err := c.Tablets().Unserved(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

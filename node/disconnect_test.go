@@ -24,7 +24,7 @@ func TestConnectionsOfTheRevoked(t *testing.T) {
 	tokens := map[string]string{}
 	for _, name := range []string{"a token of bob", "another token of eve", "a token of eve"} {
 		user := name[len(name)-3:]
-		tok, _, err := admin.AddToken(ctx, user, 0, "")
+		tok, _, err := admin.Users().AddToken(ctx, user, 0, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,8 +40,8 @@ func TestConnectionsOfTheRevoked(t *testing.T) {
 		}
 	}
 	again := f.user(admin, "ann")
-	err := errors.Join(admin.RevokeUser(ctx, "ann"), admin.DisableUser(ctx, "bob"), admin.RemoveUser(ctx, "carl"),
-		admin.RevokeUserToken(ctx, "eve", tokens["a token of eve"]), admin.Grant(ctx, client.Grant{Principal: "eve", Rights: "read"}))
+	err := errors.Join(admin.Users().Revoke(ctx, "ann"), admin.Users().Disable(ctx, "bob"), admin.Users().Remove(ctx, "carl"),
+		admin.Users().RevokeToken(ctx, "eve", tokens["a token of eve"]), admin.Grants().Add(ctx, client.Grant{Principal: "eve", Rights: "read"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func writeEncrypted(t *testing.T, n *node.Node, words string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 200 {
@@ -79,7 +79,7 @@ func writeEncrypted(t *testing.T, n *node.Node, words string) {
 			t.Fatal(err)
 		}
 		if i == 100 {
-			if err := c.Compact(ctx, "t", true); err != nil {
+			if err := c.Tables().Compact(ctx, "t", true); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -29,7 +29,7 @@ func TestTabletsGoOn(t *testing.T) {
 	}
 	const tables = 6
 	for i := range tables {
-		if _, err := c.CreateTable(ctx, fmt.Sprintf("t%d", i), spec); err != nil {
+		if _, err := c.Tables().Create(ctx, fmt.Sprintf("t%d", i), spec); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,11 +23,11 @@ func TestRightsBeforeFilters(t *testing.T) {
 		users[name] = f.user(admin, name)
 	}
 	for name, rights := range map[string]string{"reader": "read", "writer": "write", "disabled": "read", "revoked": "read"} {
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: rights}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Table: "t", Rights: rights}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(admin.DisableUser(ctx, "disabled"), admin.RevokeUser(ctx, "revoked")); err != nil {
+	if err := errors.Join(admin.Users().Disable(ctx, "disabled"), admin.Users().Revoke(ctx, "revoked")); err != nil {
 		t.Fatal(err)
 	}
 	bad := wire.Encoder{}

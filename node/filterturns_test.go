@@ -31,7 +31,7 @@ func TestFilterTurns(t *testing.T) {
 	}
 	ann, bob := f.user(admin, "ann"), f.user(admin, "bob")
 	for _, name := range []string{"ann", "bob"} {
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: "read,write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Table: "t", Rights: "read,write"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func testForgets(t *testing.T, f *fleet) {
 	f.stop(away)
 	f.stop(gone)
 	admin := f.client(1)
-	eventually(t, "the node is removed", func() bool { return admin.RemoveNode(ctx, id, true) == nil })
+	eventually(t, "the node is removed", func() bool { return admin.Nodes().Remove(ctx, id, true) == nil })
 	f.start(away)
 	up := []int{0, 1, 2, away}
 	last := ""

@@ -23,7 +23,7 @@ func TestSplitGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.CreateTable(ctx, "t", spec)
+	schema, err := c.Tables().Create(ctx, "t", spec)
 	if err != nil {
 		t.Fatal(err)
 	}

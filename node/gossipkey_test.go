@@ -82,7 +82,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 	before.Close()
 	f.stop(away)
 	f.stop(gone)
-	eventually(t, "the node is removed", func() bool { return f.client(1).RemoveNode(ctx, id, true) == nil })
+	eventually(t, "the node is removed", func() bool { return f.client(1).Nodes().Remove(ctx, id, true) == nil })
 	began := time.Now()
 	eventually(t, "the nodes have another gossip key, and no other", func() bool {
 		for _, i := range up {
@@ -273,10 +273,10 @@ func TestOperatorReplacesGossipKey(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 2, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	ctx, admin := within(t, 90*time.Second), f.client(1)
-	signer := good(admin.Authority(ctx)).Old
+	signer := good(admin.Authority().Status(ctx)).Old
 	seen := [][]byte{f.nodes[0].GossipKeys()[0]}
 	for range 2 {
-		if s := good(admin.RotateGossipKey(ctx)); s.Stage != "none" || s.Old != signer {
+		if s := good(admin.Authority().RotateGossipKey(ctx)); s.Stage != "none" || s.Old != signer {
 			t.Errorf("the authority is being replaced: %+v", s)
 		}
 		eventually(t, "both nodes have another key alone", func() bool {
@@ -343,7 +343,7 @@ func testRecoveryHealsGossip(t *testing.T, removal bool) {
 		if removal {
 			return f.nodes[other].PutFile(ctx, "/removed/"+gone, []byte("x")) == nil
 		}
-		_, err := f.client(other).RotateGossipKey(ctx)
+		_, err := f.client(other).Authority().RotateGossipKey(ctx)
 		return err == nil
 	})
 	eventually(t, "the others have another key alone, and know of the removal", func() bool {

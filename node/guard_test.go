@@ -45,7 +45,7 @@ func (f *fleet) clientAs(i int, cfg client.Config) *client.Client {
 // user makes a principal and returns its credential.
 func (f *fleet) user(admin *client.Client, name string) *pki.Credential {
 	f.t.Helper()
-	c, _, err := admin.AddUser(within(f.t, 20*time.Second), name, 0)
+	c, _, err := admin.Users().Add(within(f.t, 20*time.Second), name, 0)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -171,11 +171,11 @@ func TestNobodyMayAnything(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
-	if _, err := admin.CreateTable(ctx, "hidden", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "hidden", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	caller := map[string]*pki.Credential{"nobody": f.user(admin, "nobody"), "revoked": f.user(admin, "revoked"), "removed": f.user(admin, "removed"), "disabled": f.user(admin, "disabled")}
-	if err := errors.Join(admin.RevokeUser(ctx, "revoked"), admin.RemoveUser(ctx, "removed"), admin.DisableUser(ctx, "disabled")); err != nil {
+	if err := errors.Join(admin.Users().Revoke(ctx, "revoked"), admin.Users().Remove(ctx, "removed"), admin.Users().Disable(ctx, "disabled")); err != nil {
 		t.Fatal(err)
 	}
 	caller["unknown"] = issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
@@ -228,10 +228,10 @@ func TestNobodyMayAnything(t *testing.T) {
 			}
 		}
 	}
-	if _, err := admin.Describe(ctx, "hidden"); err != nil {
+	if _, err := admin.Tables().Describe(ctx, "hidden"); err != nil {
 		t.Errorf("the table after all that: %v", err)
 	}
-	if tables, err := f.clientAs(0, client.Config{Credential: caller["nobody"]}).Tables(ctx); err != nil || len(tables) != 0 {
+	if tables, err := f.clientAs(0, client.Config{Credential: caller["nobody"]}).Tables().List(ctx); err != nil || len(tables) != 0 {
 		t.Errorf("tables that nobody sees: %v, %v", tables, err)
 	}
 	if i := strings.Index(log.String(), "handler panicked"); i >= 0 {
@@ -260,12 +260,12 @@ func TestMetadataForPrincipals(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	for _, name := range []string{"a", "b"} {
-		if _, err := admin.CreateTable(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
+		if _, err := admin.Tables().Create(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")})
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "a", Family: "f", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "a", Family: "f", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	rows := func(c *client.Client) (tables, families map[string]bool) {
@@ -288,7 +288,7 @@ func TestMetadataForPrincipals(t *testing.T) {
 		}
 		return tables, families
 	}
-	a := good(admin.Describe(ctx, "a")).Schema.ID
+	a := good(admin.Tables().Describe(ctx, "a")).Schema.ID
 	if tables, families := rows(ann); len(tables) != 2 || !tables[fmt.Sprint(a)] || !tables[fmt.Sprint(metadata.TableID)] || len(families) != 1 || !families["loc"] {
 		t.Errorf("a reader of one table sees rows of the tables %v, cells of %v", tables, families)
 	}
@@ -312,14 +312,14 @@ func TestTokens(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
-	tok, isNew, err := admin.AddToken(ctx, "ann", 0, "for the test")
+	tok, isNew, err := admin.Users().AddToken(ctx, "ann", 0, "for the test")
 	if err != nil || !isNew {
 		t.Fatal(isNew, err)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read,write"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read,write"}); err != nil {
 		t.Fatal(err)
 	}
 	ann := f.clientAs(0, client.Config{Token: tok, RetryTimeMax: -1})
@@ -329,7 +329,7 @@ func TestTokens(t *testing.T) {
 	if err := put(); err != nil {
 		t.Fatal(err)
 	}
-	other, _, err := admin.AddToken(ctx, "ann", 2*time.Second, "short")
+	other, _, err := admin.Users().AddToken(ctx, "ann", 2*time.Second, "short")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,14 +360,14 @@ func TestTokens(t *testing.T) {
 	if e := answerOf(t, f.dialAs(0, nil), "auth", values(other.Reveal())); e == nil || e.Details["reason"] != api.IdentityExpired {
 		t.Errorf("a token that has ended: %v", e)
 	}
-	if err := admin.RevokeUserToken(ctx, "ann", tok.ID().String()); err != nil {
+	if err := admin.Users().RevokeToken(ctx, "ann", tok.ID().String()); err != nil {
 		t.Fatal(err)
 	}
 	var caller *client.IdentityError
 	if err := put(); !errors.As(err, &caller) || caller.Reason != api.IdentityRevoked {
 		t.Errorf("write by a token that was revoked: %v", err)
 	}
-	users, err := admin.Users(ctx)
+	users, err := admin.Users().List(ctx)
 	if err != nil || len(users) != 2 || users[1].Name != "ann" || len(users[1].Tokens) != 1 || users[1].Tokens[0].Comment != "short" {
 		t.Errorf("users: %+v, %v", users, err)
 	}
@@ -386,8 +386,8 @@ func TestTokensAreNotGuessed(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
-	tok, _, err := admin.AddToken(ctx, "ann", 0, "")
-	if err := errors.Join(err, admin.Grant(ctx, client.Grant{Principal: "ann", Rights: "read"})); err != nil {
+	tok, _, err := admin.Users().AddToken(ctx, "ann", 0, "")
+	if err := errors.Join(err, admin.Grants().Add(ctx, client.Grant{Principal: "ann", Rights: "read"})); err != nil {
 		t.Fatal(err)
 	}
 	guess := func() string {

@@ -18,7 +18,7 @@ func TestRemovalBrokenOff(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	admin, ctx := secureOne(t, f)
-	own, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"})
+	own, err := admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestRemovalBrokenOff(t *testing.T) {
 	stray := acl.TableFile(own.ID + 1000) // of a table that was never made
 	left := func(name string) (all []string) {
 		t.Helper()
-		for _, g := range good(admin.Grants(ctx, "", name)) {
+		for _, g := range good(admin.Grants().List(ctx, "", name)) {
 			all = append(all, g.Table+": "+g.Rights)
 		}
 		if b, err := f.nodes[0].File(ctx, stray); err == nil && len(good(acl.DecodePolicy(b)).Grants) > 0 {
@@ -36,27 +36,27 @@ func TestRemovalBrokenOff(t *testing.T) {
 	}
 	for what, breaks := range map[string]string{
 		"a token cannot be read":           "/acl/tokens/0000000000000000",
-		"grants on a table cannot be read": acl.TableFile(good(admin.Describe(ctx, "t")).Schema.ID),
+		"grants on a table cannot be read": acl.TableFile(good(admin.Tables().Describe(ctx, "t")).Schema.ID),
 	} {
 		for _, again := range []string{"made again", "added"} {
 			f.user(admin, "ann")
-			if _, _, err := admin.AddToken(ctx, "ann", 0, ""); err != nil {
+			if _, _, err := admin.Users().AddToken(ctx, "ann", 0, ""); err != nil {
 				t.Fatal(err)
 			}
-			if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "u", Rights: "admin"}); err != nil {
+			if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "u", Rights: "admin"}); err != nil {
 				t.Fatal(err)
 			}
 			p := good((&acl.Policy{Table: own.ID + 1000}).Grant(acl.Grant{Principal: "ann", Rights: acl.Admin}))
 			if err := errors.Join(f.nodes[0].PutFile(ctx, stray, p.Encode()), f.nodes[0].PutFile(ctx, breaks, []byte("x"))); err != nil {
 				t.Fatal(err)
 			}
-			if err := admin.RemoveUser(ctx, "ann"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "repeat it") {
+			if err := admin.Users().Remove(ctx, "ann"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "repeat it") {
 				t.Errorf("%s: %v, want that it is not sure", what, err)
 			}
 			if _, err := f.nodes[0].File(ctx, acl.PrincipalFile("ann")); !errors.Is(err, metaapi.ErrNotFound) {
 				t.Errorf("%s: the principal is there: %v", what, err)
 			}
-			if _, _, err := admin.AddToken(ctx, "ann", 0, ""); err == nil {
+			if _, _, err := admin.Users().AddToken(ctx, "ann", 0, ""); err == nil {
 				t.Errorf("%s: a user is added of whom it is not known what there is", what)
 			}
 			if err := f.nodes[0].PutFile(ctx, breaks, nil); err != nil {
@@ -66,13 +66,13 @@ func TestRemovalBrokenOff(t *testing.T) {
 				t.Errorf("%s: left is %v, want that there is something to be forgotten", what, got)
 			}
 			if again == "made again" {
-				if err := admin.RemoveUser(ctx, "ann"); err != nil {
+				if err := admin.Users().Remove(ctx, "ann"); err != nil {
 					t.Errorf("%s, made again: %v", what, err)
 				}
 			} else {
 				f.user(admin, "ann")
 				tokens := 0
-				for _, u := range good(admin.Users(ctx)) {
+				for _, u := range good(admin.Users().List(ctx)) {
 					tokens += len(u.Tokens)
 				}
 				if tokens != 0 {
@@ -83,11 +83,11 @@ func TestRemovalBrokenOff(t *testing.T) {
 				t.Errorf("%s, %s: the next user of the name has %v", what, again, got)
 			}
 			if again == "added" {
-				if err := admin.RemoveUser(ctx, "ann"); err != nil {
+				if err := admin.Users().Remove(ctx, "ann"); err != nil {
 					t.Error(err)
 				}
 			}
-			if err := admin.RemoveUser(ctx, "ann"); !errors.Is(err, client.ErrNoUser) {
+			if err := admin.Users().Remove(ctx, "ann"); !errors.Is(err, client.ErrNoUser) {
 				t.Errorf("nothing is left to be removed: %v", err)
 			}
 		}
@@ -102,17 +102,17 @@ func TestKilledRemoval(t *testing.T) {
 	admin, ctx := secureOne(t, f)
 	f.user(admin, "ann")
 	grants := []client.Grant{{Principal: "ann", Rights: "admin"}, {Principal: "ann", Table: "t", Rights: "read"}}
-	if err := errors.Join(admin.Grant(ctx, grants[0]), admin.Grant(ctx, grants[1]), f.nodes[0].PutFile(ctx, acl.PrincipalFile("ann"), nil)); err != nil {
+	if err := errors.Join(admin.Grants().Add(ctx, grants[0]), admin.Grants().Add(ctx, grants[1]), f.nodes[0].PutFile(ctx, acl.PrincipalFile("ann"), nil)); err != nil {
 		t.Fatal(err)
 	}
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")})
-	if got := good(admin.Grants(within(t, 10*time.Second), "", "ann")); len(got) != 0 {
+	if got := good(admin.Grants().List(within(t, 10*time.Second), "", "ann")); len(got) != 0 {
 		t.Errorf("she is given %v", got)
 	}
 	if _, err := ann.Table("t").Get(ctx, "r0"); !errors.Is(err, client.ErrNoTable) {
 		t.Errorf("she reads: %v", err)
 	}
-	if err := ann.DropTable(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
+	if err := ann.Tables().Drop(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
 		t.Errorf("she drops: %v", err)
 	}
 }

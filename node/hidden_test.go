@@ -87,14 +87,14 @@ func TestHiddenFamiliesTellNothing(t *testing.T) {
 	admin := f.client(0)
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")})
 	group := func(name, g string) table.FamilySpec { return table.FamilySpec{Name: name, Group: g} }
-	if _, err := admin.CreateTable(ctx, "full", group("a", ""), group("r", "x"), group("s", "x"), group("b", "")); err != nil {
+	if _, err := admin.Tables().Create(ctx, "full", group("a", ""), group("r", "x"), group("s", "x"), group("b", "")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CreateTable(ctx, "part", group("a", ""), group("r", "x")); err != nil {
+	if _, err := admin.Tables().Create(ctx, "part", group("a", ""), group("r", "x")); err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range []string{"a", "r"} {
-		if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "full", Family: family, Rights: "read"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "full", Family: family, Rights: "read"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestHiddenFamiliesTellNothing(t *testing.T) {
 		}
 	}
 	fill()
-	if err := errors.Join(admin.Compact(ctx, "full", true), admin.Compact(ctx, "part", true)); err != nil {
+	if err := errors.Join(admin.Tables().Compact(ctx, "full", true), admin.Tables().Compact(ctx, "part", true)); err != nil {
 		t.Fatal(err)
 	}
 	fill()
@@ -172,14 +172,14 @@ func TestHiddenFamiliesTellNothing(t *testing.T) {
 	if seen == 0 {
 		t.Error("no filter gave anything")
 	}
-	info, err := ann.Describe(ctx, "full")
+	info, err := ann.Tables().Describe(ctx, "full")
 	if err != nil || len(info.Schema.Families) != 2 || len(info.Tablets) != 1 || !info.SizesHidden || len(info.Tablets[0].Groups) != 0 || info.Tablets[0].MemtableBytes != 0 {
 		t.Errorf("described: %+v, %v", info, err)
 	}
 	if samples, err := ann.Table("full").SampleRowKeys(ctx); err != nil || len(samples) != 1 || samples[0].Offset != 0 {
 		t.Errorf("samples: %+v, %v", samples, err)
 	}
-	if tables, err := ann.Tables(ctx); err != nil || len(tables) != 1 || tables[0].Name != "full" || len(tables[0].Families) != 2 {
+	if tables, err := ann.Tables().List(ctx); err != nil || len(tables) != 1 || tables[0].Name != "full" || len(tables[0].Families) != 2 {
 		t.Errorf("tables: %v, %v", tables, err)
 	}
 }
@@ -202,11 +202,11 @@ func TestWritesByFamily(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")}).Table("t")
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "both"}, table.FamilySpec{Name: "none"}, table.FamilySpec{Name: "read"}, table.FamilySpec{Name: "write"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "both"}, table.FamilySpec{Name: "none"}, table.FamilySpec{Name: "read"}, table.FamilySpec{Name: "write"}); err != nil {
 		t.Fatal(err)
 	}
 	for family, rights := range map[string]string{"both": "read,write", "read": "read", "write": "write"} {
-		if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: family, Rights: rights}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Family: family, Rights: rights}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestWritesByFamily(t *testing.T) {
 		}
 	}
 	// Deletion of the row, when all that is seen may be changed, leaves what is hidden.
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "read", Rights: "write"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Family: "read", Rights: "write"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ann.Apply(ctx, m().Set("both:before", nil).DeleteRow().SetAt("both:q", 9, []byte("9"))); err != nil {

@@ -258,9 +258,9 @@ func (h *hostile) listen(c net.Conn, before int, answered chan<- struct{}) {
 // stateOf is what of a cluster with certificates a stranger might change.
 func stateOf(ctx context.Context, c *client.Client) (string, error) {
 	data, err1 := dataOf(ctx, c)
-	users, err2 := c.Users(ctx)
-	grants, err3 := c.Grants(ctx, "", "")
-	tokens, err4 := c.Tokens(ctx)
+	users, err2 := c.Users().List(ctx)
+	grants, err3 := c.Grants().List(ctx, "", "")
+	tokens, err4 := c.JoinTokens().List(ctx)
 	return fmt.Sprintf("%s %+v %+v %+v", data, users, grants, tokens), errors.Join(err1, err2, err3, err4)
 }
 
@@ -271,8 +271,8 @@ func dataOf(ctx context.Context, c *client.Client) (string, error) {
 	for rows.Next() {
 		all = append(all, fmt.Sprintf("%+v", *rows.Row()))
 	}
-	tables, err1 := c.Tables(ctx)
-	nodes, err2 := c.Nodes(ctx)
+	tables, err1 := c.Tables().List(ctx)
+	nodes, err2 := c.Nodes().List(ctx)
 	for i := range tables {
 		all = append(all, tables[i].Name, len(tables[i].Families))
 	}
@@ -294,18 +294,18 @@ func TestHostileFrames(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 6*time.Hour)
 	admin := f.client(0)
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.Table("t").Apply(ctx, client.NewRowMutation("r").SetAt("f:q", 1, []byte("seen-value")).SetAt("g:q", 1, []byte("hidden-value"))); err != nil {
 		t.Fatal(err)
 	}
 	ann := f.user(admin, "ann")
-	tok, _, err := admin.AddToken(ctx, "tom", 0, "")
+	tok, _, err := admin.Users().AddToken(ctx, "tom", 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	anonymous := pki.AnonymousCredential(f.as.Trust())

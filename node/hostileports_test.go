@@ -70,7 +70,7 @@ func expose(t testing.TB, secured bool) *exposed {
 	for {
 		c, err := client.Open(ctx, e.addr, cfg)
 		if err == nil {
-			if _, err = c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err == nil {
+			if _, err = c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err == nil {
 				e.admin = c
 				break
 			}
@@ -85,8 +85,8 @@ func expose(t testing.TB, secured bool) *exposed {
 	if err := e.admin.Table("t").Apply(ctx, client.NewRowMutation("r").SetAt("f:q", 1, []byte("seen-value")).SetAt("g:q", 1, []byte("hidden-value"))); err != nil {
 		t.Fatal(err)
 	}
-	all := good(e.admin.Nodes(ctx))
-	raft := good(e.admin.RaftStatus(ctx))
+	all := good(e.admin.Nodes().List(ctx))
+	raft := good(e.admin.Nodes().RaftStatus(ctx))
 	e.node, e.cluster, e.epoch = all[0].ID, raft.Cluster, raft.RaftEpoch
 	if secured {
 		e.people(ctx, t, cfg.Credential)
@@ -96,17 +96,17 @@ func expose(t testing.TB, secured bool) *exposed {
 
 // people creates the senders, and records the secrets.
 func (e *exposed) people(ctx context.Context, t testing.TB, admin *pki.Credential) {
-	looker, _, err := e.admin.AddUser(ctx, "looker", 0)
+	looker, _, err := e.admin.Users().Add(ctx, "looker", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	access, _, err := e.admin.AddToken(ctx, "tom", 0, "")
+	access, _, err := e.admin.Users().AddToken(ctx, "tom", 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	join := good(e.admin.CreateToken(ctx, client.TokenRequest{Kind: api.TokenJoin}))
+	join := good(e.admin.JoinTokens().Create(ctx, client.TokenRequest{Kind: api.TokenJoin}))
 	for _, name := range []string{"looker", "tom"} {
-		if err := e.admin.Grant(ctx, client.Grant{Principal: name, Rights: "read"}); err != nil {
+		if err := e.admin.Grants().Add(ctx, client.Grant{Principal: name, Rights: "read"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -255,7 +255,7 @@ func TestHostilePorts(t *testing.T) {
 			if secured {
 				state = stateOf
 			}
-			before, term := good(state(ctx, e.admin)), good(e.admin.RaftStatus(ctx)).Term
+			before, term := good(state(ctx, e.admin)), good(e.admin.Nodes().RaftStatus(ctx)).Term
 			e.linger(ctx, t, seed)
 			type port struct {
 				name string
@@ -295,7 +295,7 @@ func TestHostilePorts(t *testing.T) {
 			if after, err := state(ctx, e.admin); err != nil || after != before {
 				t.Errorf("before: %s\nafter:  %s, %v", before, after, err)
 			}
-			if after := good(e.admin.RaftStatus(ctx)).Term; after != term {
+			if after := good(e.admin.Nodes().RaftStatus(ctx)).Term; after != term {
 				t.Errorf("a node that does not vote has taken the lock service from term %d to %d", term, after)
 			}
 			if peak := e.peak(t); peak > exposedBytes && !raceEnabled {

@@ -17,7 +17,7 @@ func TestVotersAreLetIn(t *testing.T) {
 	f, first, _ := secureFleet(t, 1)
 	f.startAll()
 	ctx := within(t, 2*endWait)
-	raft := good(f.client(0).RaftStatus(ctx))
+	raft := good(f.client(0).Nodes().RaftStatus(ctx))
 	to := target{cluster: raft.Cluster, epoch: raft.RaftEpoch, node: f.nodes[0].ID()}
 	node := func(name string) *pki.Endpoint {
 		return pki.NewEndpoint(issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {

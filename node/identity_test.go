@@ -40,7 +40,7 @@ func createTable(t testing.TB, ctx context.Context, c *client.Client, name strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, name, spec); err != nil {
+	if _, err := c.Tables().Create(ctx, name, spec); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,7 +57,7 @@ func filled(t *testing.T, dirs ...string) {
 	if err := c.Table("t").Apply(ctx, client.NewRowMutation("r").Set("f:q", []byte("v"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Compact(ctx, "t", true); err != nil {
+	if err := c.Tables().Compact(ctx, "t", true); err != nil {
 		t.Fatal(err)
 	}
 	stop(t, n)

@@ -72,7 +72,7 @@ func (f *fleet) token(r client.TokenRequest) *client.CreatedToken {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
 	defer cancel()
 	r.Kind = api.TokenJoin
-	t, err := f.client(0).CreateToken(ctx, r)
+	t, err := f.client(0).JoinTokens().Create(ctx, r)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -114,11 +114,11 @@ func TestJoinByToken(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	infos, err := f.client(1).Tokens(ctx)
+	infos, err := f.client(1).JoinTokens().List(ctx)
 	if err != nil || len(infos) != 1 || infos[0].Uses != 0 || len(infos[0].UsedBy) != 2 || infos[0].ID != made.Info.ID {
 		t.Errorf("tokens: %+v, %v", infos, err)
 	}
-	if _, err := f.client(2).CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := f.client(2).Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	rights, err := acl.DecodePolicy(good(f.nodes[1].File(ctx, acl.ClusterFile)))
@@ -144,7 +144,7 @@ func TestJoinByToken(t *testing.T) {
 	}
 
 	// The first node may go: another master makes tokens, and signs.
-	if err := f.client(1).DrainNode(ctx, f.nodes[0].ID()); err != nil {
+	if err := f.client(1).Nodes().Drain(ctx, f.nodes[0].ID()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "who votes no more has the authority's key no more", func() bool { return !exists(f.authorityFile(0)) })
@@ -159,7 +159,7 @@ func TestJoinByToken(t *testing.T) {
 		}
 	}
 	again := func() (made *client.CreatedToken, err error) {
-		return f.client(0).CreateToken(ctx, client.TokenRequest{Kind: api.TokenJoin})
+		return f.client(0).JoinTokens().Create(ctx, client.TokenRequest{Kind: api.TokenJoin})
 	}
 	second, err := again()
 	if err != nil {
@@ -366,11 +366,11 @@ func TestTokensAreRefused(t *testing.T) {
 	defer cancel()
 	c := f.client(0)
 	revoked := f.token(client.TokenRequest{})
-	if err := c.RevokeToken(ctx, revoked.Info.ID); err != nil {
+	if err := c.JoinTokens().Revoke(ctx, revoked.Info.ID); err != nil {
 		t.Error(err)
 	}
 	want("a token that was revoked", api.TokenUnknown, revoked.Text, newJoiner("nd"))
-	if err := c.RevokeToken(ctx, revoked.Info.ID); !errors.Is(err, client.ErrTokenRefused) {
+	if err := c.JoinTokens().Revoke(ctx, revoked.Info.ID); !errors.Is(err, client.ErrTokenRefused) {
 		t.Errorf("revoked twice: %v", err)
 	}
 	short := f.token(client.TokenRequest{TTL: time.Second})
@@ -380,7 +380,7 @@ func TestTokensAreRefused(t *testing.T) {
 		"of no kind": {}, "for years": {Kind: api.TokenJoin, TTL: 365 * 24 * time.Hour}, "for too many": {Kind: api.TokenJoin, Uses: 1001},
 		"for a node that is not there": {Kind: api.TokenJoin, Node: "nobody"}, "for a node, twice": {Kind: api.TokenJoin, Node: "n1", Uses: 2},
 	} {
-		if _, err := c.CreateToken(ctx, r); err == nil {
+		if _, err := c.JoinTokens().Create(ctx, r); err == nil {
 			t.Errorf("a token %s was made", what)
 		}
 	}
@@ -509,7 +509,7 @@ func TestRemovedNodeIsTurnedAway(t *testing.T) {
 	fresh := f.token(client.TokenRequest{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	eventually(t, "the node can be removed", func() bool { return f.client(0).RemoveNode(ctx, id, true) == nil })
+	eventually(t, "the node can be removed", func() bool { return f.client(0).Nodes().Remove(ctx, id, true) == nil })
 	select {
 	case <-conn.Done():
 	case <-time.After(20 * time.Second):
@@ -533,7 +533,7 @@ func TestRemovedNodeIsTurnedAway(t *testing.T) {
 	if !strings.Contains(log.String(), "this node may have been removed") {
 		t.Errorf("the log of the node that was removed does not say what may be wrong:\n%s", log)
 	}
-	if _, err := f.client(0).CreateToken(ctx, client.TokenRequest{Kind: api.TokenJoin, Node: id}); !errors.Is(err, client.ErrNodeNotFound) {
+	if _, err := f.client(0).JoinTokens().Create(ctx, client.TokenRequest{Kind: api.TokenJoin, Node: id}); !errors.Is(err, client.ErrNodeNotFound) {
 		t.Errorf("a token for a node that was removed: %v", err)
 	}
 }
@@ -651,7 +651,7 @@ func TestNodeJoinsAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if nodes, err := f.client(1).Nodes(ctx); err != nil || len(nodes) != 2 {
+	if nodes, err := f.client(1).Nodes().List(ctx); err != nil || len(nodes) != 2 {
 		t.Errorf("nodes: %v, %v", nodes, err)
 	}
 }

@@ -31,7 +31,7 @@ func TestLargeAnswersAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
 	const size = 20 << 20

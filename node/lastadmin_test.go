@@ -33,46 +33,46 @@ func TestLastAdminsCredentials(t *testing.T) {
 	}
 	root := func(name string) client.Grant { return client.Grant{Principal: name, Rights: "admin"} }
 	f.user(admin, "eve")
-	done("eve administers", admin.Grant(ctx, root("eve")))
-	done("her certificate is revoked", admin.RevokeUser(ctx, "eve"))
+	done("eve administers", admin.Grants().Add(ctx, root("eve")))
+	done("her certificate is revoked", admin.Users().Revoke(ctx, "eve"))
 	for what, do := range map[string]func() error{
-		"revoke":    func() error { return admin.RevokeUser(ctx, "admin") },
-		"disable":   func() error { return admin.DisableUser(ctx, "admin") },
-		"remove":    func() error { return admin.RemoveUser(ctx, "admin") },
-		"the right": func() error { return admin.Revoke(ctx, root("admin")) },
+		"revoke":    func() error { return admin.Users().Revoke(ctx, "admin") },
+		"disable":   func() error { return admin.Users().Disable(ctx, "admin") },
+		"remove":    func() error { return admin.Users().Remove(ctx, "admin") },
+		"the right": func() error { return admin.Grants().Revoke(ctx, root("admin")) },
 	} {
 		last(what+" of the only one with a credential", do())
 	}
 
 	add := func(c *client.Client, name string, ttl time.Duration) token.Token {
 		t.Helper()
-		tok, _, err := c.AddToken(ctx, name, ttl, "")
+		tok, _, err := c.Users().AddToken(ctx, name, ttl, "")
 		done("a token of "+name, err)
 		return tok
 	}
 	first := add(admin, "eve", 0)
 	eve := f.clientAs(0, client.Config{Token: first, RetryTimeMax: -1})
-	done("all of admin, as eve has a token", admin.RevokeUser(ctx, "admin"))
-	last("the only token", eve.RevokeUserToken(ctx, "eve", first.ID().String()))
+	done("all of admin, as eve has a token", admin.Users().Revoke(ctx, "admin"))
+	last("the only token", eve.Users().RevokeToken(ctx, "eve", first.ID().String()))
 	second := add(eve, "eve", 0)
-	done("one of two tokens", eve.RevokeUserToken(ctx, "eve", second.ID().String()))
-	last("the only token again", eve.RevokeUserToken(ctx, "eve", first.ID().String()))
+	done("one of two tokens", eve.Users().RevokeToken(ctx, "eve", second.ID().String()))
+	last("the only token again", eve.Users().RevokeToken(ctx, "eve", first.ID().String()))
 
 	short := add(eve, "bob", time.Second)
-	done("bob administers", eve.Grant(ctx, root("bob")))
+	done("bob administers", eve.Grants().Add(ctx, root("bob")))
 	if wait := time.Until(short.Ends()); wait > 0 {
 		time.Sleep(wait + time.Millisecond)
 	}
-	last("the only token that has not ended", eve.RevokeUserToken(ctx, "eve", first.ID().String()))
-	done("everybody administers", eve.Grant(ctx, root(client.Everyone)))
-	last("the only one of everybody with a credential", eve.RevokeUser(ctx, "eve"))
+	last("the only token that has not ended", eve.Users().RevokeToken(ctx, "eve", first.ID().String()))
+	done("everybody administers", eve.Grants().Add(ctx, root(client.Everyone)))
+	last("the only one of everybody with a credential", eve.Users().Revoke(ctx, "eve"))
 	cred := f.user(eve, "carl")
-	done("one of everybody", eve.RevokeUser(ctx, "eve"))
-	last("the only certificate", f.clientAs(0, client.Config{Credential: cred, RetryTimeMax: -1}).DisableUser(ctx, "carl"))
+	done("one of everybody", eve.Users().Revoke(ctx, "eve"))
+	last("the only certificate", f.clientAs(0, client.Config{Credential: cred, RetryTimeMax: -1}).Users().Disable(ctx, "carl"))
 
 	host := f.clientAs(0, client.Config{Credential: good(pki.ReadCredential(folder.At(f.cfgs[0].Security).NodeFile()))})
 	back := f.clientAs(0, client.Config{Credential: f.user(host, "admin")})
-	if _, err := back.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := back.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Errorf("by a credential that was made on the master's host: %v", err)
 	}
 }

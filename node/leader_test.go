@@ -27,7 +27,7 @@ func TestQuorumLost(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
 	f.stop(1)
@@ -37,9 +37,9 @@ func TestQuorumLost(t *testing.T) {
 		what string
 		do   func(ctx context.Context, c *client.Client) error
 	}{
-		{"list tables", func(ctx context.Context, c *client.Client) error { _, err := c.Tables(ctx); return err }},
+		{"list tables", func(ctx context.Context, c *client.Client) error { _, err := c.Tables().List(ctx); return err }},
 		{"read", func(ctx context.Context, c *client.Client) error { _, err := c.Table("t").Get(ctx, "r"); return err }},
-		{"describe", func(ctx context.Context, c *client.Client) error { _, err := c.Describe(ctx, "t"); return err }},
+		{"describe", func(ctx context.Context, c *client.Client) error { _, err := c.Tables().Describe(ctx, "t"); return err }},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		fresh, err := client.Open(ctx, f.addrs[0], client.Config{RetryTimeMax: time.Second}) // it knows of no places
@@ -55,7 +55,7 @@ func TestQuorumLost(t *testing.T) {
 	}
 	short, cancelShort := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancelShort()
-	if _, err := f.client(0).CreateTable(short, "u", spec); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrAmbiguous) {
+	if _, err := f.client(0).Tables().Create(short, "u", spec); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("create a table: %v", err)
 	}
 	if s, err := c.Status(ctx); err != nil || s.Ready || !strings.Contains(s.Reason, "1 of its 3 voters") {

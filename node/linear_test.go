@@ -242,7 +242,7 @@ func TestLinearizableThroughKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "registers", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "registers", spec); err != nil {
 		t.Fatal(err)
 	}
 	h := &history{start: time.Now()}

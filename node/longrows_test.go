@@ -35,11 +35,11 @@ func TestLongestRows(t *testing.T) {
 		}
 	}
 	for _, size := range []int{end + 1, most} {
-		if _, err := c.SplitTablet(ctx, "t", strings.Repeat("x", size)); !errors.Is(err, table.ErrLimit) {
+		if _, err := c.Tablets().Split(ctx, "t", strings.Repeat("x", size)); !errors.Is(err, table.ErrLimit) {
 			t.Errorf("split at %d bytes: %v", size, err)
 		}
 	}
-	if _, err := c.SplitTablet(ctx, "t", strings.Repeat("x", end)); err != nil {
+	if _, err := c.Tablets().Split(ctx, "t", strings.Repeat("x", end)); err != nil {
 		t.Errorf("split at %d bytes: %v", end, err)
 	}
 	for _, row := range rows {

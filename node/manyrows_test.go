@@ -27,7 +27,7 @@ func TestManyRowsKeepToMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	const rows, size = 200, 100 << 10

@@ -30,7 +30,7 @@ func TestCommandsOfOthers(t *testing.T) {
 		return masterID >= 0
 	})
 	other := 1 - masterID
-	status := good(f.client(masterID).RaftStatus(within(t, 20*time.Second)))
+	status := good(f.client(masterID).Nodes().RaftStatus(within(t, 20*time.Second)))
 	q := metaapi.Sequencer{Path: master.LockPath, Mode: metaapi.Exclusive, LockGeneration: status.MasterEpoch}
 	hail := func(as, named int) error {
 		_, err := f.ask(f.credential(as), f.addrs[masterID], "cluster.hail", func(e *wire.Encoder) {

@@ -77,12 +77,12 @@ func metadataFault(f *fleet, c *client.Client, tables int) (own, users int, why 
 	if len(ends) != tables {
 		return 0, 0, fmt.Sprintf("METADATA tells of %d tables, there are %d", len(ends), tables)
 	}
-	schemas, err := c.Tables(ctx)
+	schemas, err := c.Tables().List(ctx)
 	if err != nil {
 		return 0, 0, err.Error()
 	}
 	for _, sc := range schemas {
-		info, err := c.Describe(ctx, sc.Name)
+		info, err := c.Tables().Describe(ctx, sc.Name)
 		if err != nil {
 			return 0, 0, err.Error()
 		}
@@ -118,7 +118,7 @@ func TestMetadataSplits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range tables {
-		if _, err := c.CreateTable(ctx, fmt.Sprintf("t%d", i), spec); err != nil {
+		if _, err := c.Tables().Create(ctx, fmt.Sprintf("t%d", i), spec); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,11 +153,11 @@ func TestMetadataSplits(t *testing.T) {
 			var err error
 			switch {
 			case i%7 == 6:
-				_, err = c.MergeTablets(short, name, client.TabletRef{Row: row(i)})
+				_, err = c.Tablets().Merge(short, name, client.TabletRef{Row: row(i)})
 			case i%5 == 4:
-				_, err = c.MoveTablet(short, name, client.TabletRef{Row: row(i)}, f.cfgs[i%3].Name)
+				_, err = c.Tablets().Move(short, name, client.TabletRef{Row: row(i)}, f.cfgs[i%3].Name)
 			default:
-				_, err = c.SplitTablet(short, name, row(i))
+				_, err = c.Tablets().Split(short, name, row(i))
 			}
 			cancel()
 			if err != nil && !stopped() {

@@ -78,7 +78,7 @@ func TestNoLoadWithoutLogs(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	schema, err := c.CreateTable(ctx, "t")
+	schema, err := c.Tables().Create(ctx, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestMetadataIsNotForClients(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := c.CreateTable(ctx, "t"); err != nil {
+	if _, err := c.Tables().Create(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	meta := c.Table(metadata.Name)
@@ -132,8 +132,8 @@ func TestMetadataIsNotForClients(t *testing.T) {
 			}
 		}
 	}
-	errs := []error{c.DropTable(ctx, metadata.Name)}
-	_, err := c.CreateTable(ctx, metadata.Name)
+	errs := []error{c.Tables().Drop(ctx, metadata.Name)}
+	_, err := c.Tables().Create(ctx, metadata.Name)
 	errs = append(errs, err)
 	for _, err := range errs {
 		if err == nil {

@@ -36,7 +36,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 		must(c.Table(name).Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte(name+row))))
 	}
 	schema := makeTable(ctx, t, c, "m")
-	other, err := c.CreateTable(ctx, "other", familyF(t))
+	other, err := c.Tables().Create(ctx, "other", familyF(t))
 	must(err)
 	for name, row := range map[string]string{"t": "a", "other": "a"} {
 		write(name, row)
@@ -74,7 +74,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 
 	again()
 	for reported := (*client.UnservedTablets)(nil); ; timing.Sleep(ctx, 20*time.Millisecond) {
-		if reported, err = c.UnservedTablets(ctx); err == nil && reported.Total == 1 && string(reported.Tablets[0].End) == "m" &&
+		if reported, err = c.Tablets().Unserved(ctx); err == nil && reported.Total == 1 && string(reported.Tablets[0].End) == "m" &&
 			strings.Contains(reported.Tablets[0].Error, "describes another tablet") && reported.Tablets[0].Tries == 0 {
 			break
 		}
@@ -84,10 +84,10 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	}
 	write("t", "z")
 	write("other", "b")
-	_, err = c.CreateTable(ctx, "third", familyF(t))
+	_, err = c.Tables().Create(ctx, "third", familyF(t))
 	must(err)
 	write("third", "a")
-	must(c.DropTable(ctx, "third"))
+	must(c.Tables().Drop(ctx, "third"))
 	row.Meta = good
 	if err := n.rows.Replace(ctx, row, "restored"); err != nil { // at the generation that it was left at
 		t.Fatalf("the row was changed meanwhile: %v", err)
@@ -112,7 +112,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stays, err := c.CreateTable(ctx, "stays", familyF(t))
+	stays, err := c.Tables().Create(ctx, "stays", familyF(t))
 	must(err)
 	own, err := n.rows.Get(ctx, stays.ID, nil)
 	must(err)
@@ -133,7 +133,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 	} {
 		name := strings.ReplaceAll(what, " ", "_")
 		name = strings.ReplaceAll(name, ",", "")
-		schema, err := c.CreateSplitTable(ctx, name, []string{"m"}, familyF(t))
+		schema, err := c.Tables().CreateSplit(ctx, name, []string{"m"}, familyF(t))
 		must(err)
 		again := n.Abdicate(ctx)
 		row, err := n.rows.Get(ctx, schema.ID, []byte("m"))
@@ -141,8 +141,8 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 		row.Meta = x.meta
 		must(n.rows.Replace(ctx, row, "overwritten"))
 		again()
-		must(c.DropTable(ctx, name))
-		_, err = c.CreateTable(ctx, "after_"+name, familyF(t))
+		must(c.Tables().Drop(ctx, name))
+		_, err = c.Tables().Create(ctx, "after_"+name, familyF(t))
 		must(err)
 		must(c.Table("after_"+name).Apply(ctx, client.NewRowMutation("a").Set("f:q", []byte("v"))))
 		for {

@@ -24,7 +24,7 @@ func TestRefusalsNameTheRightNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()
 	c := f.client(0)
-	if _, err := c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	var conns []*rpc.Conn
@@ -72,7 +72,7 @@ func TestRefusalsNameTheRightNode(t *testing.T) {
 	}
 	for range 2 {
 		at = (at + 1) % len(conns)
-		if _, err := c.MoveTablet(ctx, "t", client.TabletRef{Row: "r"}, f.nodes[at].ID()); err != nil {
+		if _, err := c.Tablets().Move(ctx, "t", client.TabletRef{Row: "r"}, f.nodes[at].ID()); err != nil {
 			t.Fatal(err)
 		}
 		for { // a node that is not concerned may name the last one for a second

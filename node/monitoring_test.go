@@ -17,10 +17,10 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	if _, err := c.Status(t.Context()); err != nil { // so that there are figures of a method
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(t.Context(), "t", table.FamilySpec{Name: "f"}); err != nil { // and of a table and a quota
+	if _, err := c.Tables().Create(t.Context(), "t", table.FamilySpec{Name: "f"}); err != nil { // and of a table and a quota
 		t.Fatal(err)
 	}
-	if err := c.SetQuota(t.Context(), client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 0); err != nil {
+	if err := c.Quotas().Set(t.Context(), client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Table("none").Get(t.Context(), "row"); err == nil { // and of a method's errors

@@ -43,7 +43,7 @@ func TestWriteRestartRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "webtable", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "webtable", spec); err != nil {
 		t.Fatal(err)
 	}
 	tab := c.Table("webtable")

@@ -22,12 +22,12 @@ func TestTableHalfMade(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	admin, ctx := secureOne(t, f)
-	id := good(admin.Describe(ctx, "t")).Schema.ID
+	id := good(admin.Tables().Describe(ctx, "t")).Schema.ID
 	breaks := quota.PrincipalFile("admin") // which is read after both files are written
 	if err := f.nodes[0].PutFile(ctx, breaks, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err == nil {
+	if _, err := admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"}); err == nil {
 		t.Fatal("the table was made")
 	}
 	for _, file := range []string{acl.TableFile(id), quota.OwnerFile(id)} {
@@ -38,7 +38,7 @@ func TestTableHalfMade(t *testing.T) {
 	if err := f.nodes[0].PutFile(ctx, breaks, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -48,12 +48,12 @@ func TestLeftoversOfTables(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	admin, ctx := secureOne(t, f)
-	if err := admin.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{"read_ops": 1000}, 0); err != nil {
+	if err := admin.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{"read_ops": 1000}, 0); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the first look", f.nodes[0].SweptTables)
 	const never = 5000
-	id := good(admin.Describe(ctx, "t")).Schema.ID
+	id := good(admin.Tables().Describe(ctx, "t")).Schema.ID
 	files := []func(uint64) string{acl.TableFile, quota.OwnerFile, quota.TableFile}
 	for _, file := range files {
 		if err := f.nodes[0].PutFile(ctx, file(never), good(f.nodes[0].File(ctx, file(id)))); err != nil {
@@ -97,7 +97,7 @@ func TestSweepWhileTablesAreMade(t *testing.T) {
 	}
 	var ids []uint64
 	for end, i := time.Now().Add(3*time.Second), 0; time.Now().Before(end) && i < 200; i++ {
-		ids = append(ids, good(admin.CreateTable(ctx, fmt.Sprint("t", i), table.FamilySpec{Name: "f"})).ID)
+		ids = append(ids, good(admin.Tables().Create(ctx, fmt.Sprint("t", i), table.FamilySpec{Name: "f"})).ID)
 	}
 	close(stop)
 	t.Logf("%d tables made", len(ids))

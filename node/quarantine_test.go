@@ -39,7 +39,7 @@ func TestReviveAndResume(t *testing.T) {
 	c := f.client(0)
 	part := func() *client.NodeStore {
 		t.Helper()
-		s, err := c.StoreStatus(ctx)
+		s, err := c.BlockStore().Status(ctx)
 		if err != nil || len(s.Nodes) != 1 {
 			t.Fatalf("status: %+v, %v", s, err)
 		}
@@ -49,21 +49,21 @@ func TestReviveAndResume(t *testing.T) {
 		t.Fatalf("before anybody reads it: %+v", n)
 	}
 	var got bytes.Buffer
-	if _, err := c.GetBlob(ctx, id, &got); err != nil || !bytes.Equal(got.Bytes(), content) {
+	if _, err := c.Blobs().Get(ctx, id, &got); err != nil || !bytes.Equal(got.Bytes(), content) {
 		t.Errorf("what is needed is not served out of quarantine: %v", err)
 	}
 	if n := part(); !strings.Contains(n.Alarm, id) {
 		t.Errorf("no alarm tells of %s: %+v", id, n)
 	}
 	for range 2 { // the second time there is nothing to do, which is no error
-		if err := c.ResumeSweep(ctx); err != nil {
+		if err := c.BlockStore().ResumeSweep(ctx); err != nil {
 			t.Error(err)
 		}
 	}
 	if n := part(); n.Alarm != "" {
 		t.Errorf("an alarm is left: %+v", n)
 	}
-	if n, err := c.ReviveBlob(ctx, other); err != nil || n != 1 {
+	if n, err := c.BlockStore().Revive(ctx, other); err != nil || n != 1 {
 		t.Errorf("revive: %d, %v", n, err)
 	}
 	if n := part(); n.Quarantined != 0 {
@@ -71,10 +71,10 @@ func TestReviveAndResume(t *testing.T) {
 	}
 	checkBlob(t, c, id, content)
 	checkBlob(t, c, other, content)
-	if _, err := c.ReviveBlob(ctx, other); !errors.Is(err, client.ErrNoBlob) {
+	if _, err := c.BlockStore().Revive(ctx, other); !errors.Is(err, client.ErrNoBlob) {
 		t.Errorf("revived twice: %v", err)
 	}
-	if _, err := c.ReviveBlob(ctx, "xyz"); err == nil {
+	if _, err := c.BlockStore().Revive(ctx, "xyz"); err == nil {
 		t.Error("no id, and no error")
 	}
 }

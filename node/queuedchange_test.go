@@ -41,24 +41,29 @@ func askedLate(f *fleet, c *client.Client, joinToken string) map[string]func() e
 	ctx := within(f.t, 60*time.Second)
 	spec, seven := table.FamilySpec{Name: "h"}, table.MaxVersions(7)
 	return map[string]func() error{
-		"grant on the cluster": func() error { return c.Grant(ctx, client.Grant{Principal: "eve", Rights: "admin"}) },
-		"grant on a table":     func() error { return c.Grant(ctx, client.Grant{Principal: "eve", Table: "t", Rights: "admin"}) },
-		"revoke":               func() error { return c.Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}) },
-		"add a user":           func() error { _, _, err := c.AddToken(ctx, "new", 0, ""); return err },
-		"add a token":          func() error { _, _, err := c.AddToken(ctx, "ann", 0, ""); return err },
-		"revoke a user":        func() error { return c.RevokeUser(ctx, "ann") },
-		"remove a user":        func() error { return c.RemoveUser(ctx, "bob") },
-		"disable a user":       func() error { return c.DisableUser(ctx, "ann") },
-		"enable a user":        func() error { return c.EnableUser(ctx, "carl") },
-		"create a table":       func() error { _, err := c.CreateTable(ctx, "new", spec); return err },
-		"drop a table":         func() error { return c.DropTable(ctx, "u") },
-		"drop a family":        func() error { _, err := c.DropFamily(ctx, "t", "g"); return err },
-		"make a family":        func() error { _, err := c.SetFamily(ctx, "t", spec); return err },
-		"make a join token":    func() error { _, err := c.CreateToken(ctx, client.TokenRequest{Kind: api.TokenJoin}); return err },
-		"remove a node":        func() error { return c.RemoveNode(ctx, f.nodes[2].ID(), true) },
-		"revoke a join token":  func() error { return c.RevokeToken(ctx, joinToken) },
+		"grant on the cluster": func() error { return c.Grants().Add(ctx, client.Grant{Principal: "eve", Rights: "admin"}) },
+		"grant on a table":     func() error { return c.Grants().Add(ctx, client.Grant{Principal: "eve", Table: "t", Rights: "admin"}) },
+		"revoke": func() error {
+			return c.Grants().Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"})
+		},
+		"add a user":     func() error { _, _, err := c.Users().AddToken(ctx, "new", 0, ""); return err },
+		"add a token":    func() error { _, _, err := c.Users().AddToken(ctx, "ann", 0, ""); return err },
+		"revoke a user":  func() error { return c.Users().Revoke(ctx, "ann") },
+		"remove a user":  func() error { return c.Users().Remove(ctx, "bob") },
+		"disable a user": func() error { return c.Users().Disable(ctx, "ann") },
+		"enable a user":  func() error { return c.Users().Enable(ctx, "carl") },
+		"create a table": func() error { _, err := c.Tables().Create(ctx, "new", spec); return err },
+		"drop a table":   func() error { return c.Tables().Drop(ctx, "u") },
+		"drop a family":  func() error { _, err := c.Tables().DropFamily(ctx, "t", "g"); return err },
+		"make a family":  func() error { _, err := c.Tables().SetFamily(ctx, "t", spec); return err },
+		"make a join token": func() error {
+			_, err := c.JoinTokens().Create(ctx, client.TokenRequest{Kind: api.TokenJoin})
+			return err
+		},
+		"remove a node":       func() error { return c.Nodes().Remove(ctx, f.nodes[2].ID(), true) },
+		"revoke a join token": func() error { return c.JoinTokens().Revoke(ctx, joinToken) },
 		"change how a family is": func() error {
-			_, err := c.SetFamily(ctx, "t", table.FamilySpec{Name: "f", GC: &seven})
+			_, err := c.Tables().SetFamily(ctx, "t", table.FamilySpec{Name: "f", GC: &seven})
 			return err
 		},
 	}
@@ -85,22 +90,22 @@ func revokeBeforeChanges(t *testing.T) bool {
 		}
 	}()
 	ctx := within(t, 120*time.Second)
-	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ann", "bob", "carl", "eve"} {
-		if _, _, err := admin.AddToken(ctx, name, 0, ""); err != nil {
+		if _, _, err := admin.Users().AddToken(ctx, name, 0, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(admin.DisableUser(ctx, "carl"), admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"})); err != nil {
+	if err := errors.Join(admin.Users().Disable(ctx, "carl"), admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"})); err != nil {
 		t.Fatal(err)
 	}
-	join := good(admin.CreateToken(ctx, client.TokenRequest{Kind: api.TokenJoin}))
+	join := good(admin.JoinTokens().Create(ctx, client.TokenRequest{Kind: api.TokenJoin}))
 	state := func() any {
-		tables := good(admin.Tables(ctx))
-		users, grants := good(admin.Users(ctx)), good(admin.Grants(ctx, "", ""))
-		return []any{tables, users, grants, good(admin.Tokens(ctx))}
+		tables := good(admin.Tables().List(ctx))
+		users, grants := good(admin.Users().List(ctx)), good(admin.Grants().List(ctx, "", ""))
+		return []any{tables, users, grants, good(admin.JoinTokens().List(ctx))}
 	}
 	before := state()
 	all := client.Grant{Principal: "mallory", Rights: "admin"}
@@ -110,15 +115,15 @@ func revokeBeforeChanges(t *testing.T) bool {
 		want error
 		undo func() error
 	}{
-		{"the right is revoked", func() error { return admin.Revoke(ctx, all) }, client.ErrPermission, func() error { return admin.RemoveUser(ctx, "mallory") }},
-		{"the user is removed", func() error { return admin.RemoveUser(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return nil }},
-		{"the user is disabled", func() error { return admin.DisableUser(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return admin.RemoveUser(ctx, "mallory") }},
-		{"the credentials are revoked", func() error { return admin.RevokeUser(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return admin.RemoveUser(ctx, "mallory") }},
+		{"the right is revoked", func() error { return admin.Grants().Revoke(ctx, all) }, client.ErrPermission, func() error { return admin.Users().Remove(ctx, "mallory") }},
+		{"the user is removed", func() error { return admin.Users().Remove(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return nil }},
+		{"the user is disabled", func() error { return admin.Users().Disable(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return admin.Users().Remove(ctx, "mallory") }},
+		{"the credentials are revoked", func() error { return admin.Users().Revoke(ctx, "mallory") }, client.ErrUnauthenticated, func() error { return admin.Users().Remove(ctx, "mallory") }},
 	} {
 		cred := f.user(admin, "mallory")
-		tok, _, err := admin.AddToken(ctx, "mallory", 0, "")
-		if err := errors.Join(err, admin.Grant(ctx, all), admin.Grant(ctx, client.Grant{Principal: "mallory", Table: "t", Rights: "read"}),
-			admin.Grant(ctx, client.Grant{Principal: "mallory", Table: "u", Rights: "read"})); err != nil {
+		tok, _, err := admin.Users().AddToken(ctx, "mallory", 0, "")
+		if err := errors.Join(err, admin.Grants().Add(ctx, all), admin.Grants().Add(ctx, client.Grant{Principal: "mallory", Table: "t", Rights: "read"}),
+			admin.Grants().Add(ctx, client.Grant{Principal: "mallory", Table: "u", Rights: "read"})); err != nil {
 			t.Fatal(err)
 		}
 		var mallory []map[string]func() error

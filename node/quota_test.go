@@ -47,7 +47,7 @@ func TestTableRates(t *testing.T) {
 	c := f.client(0)
 	create := func() {
 		t.Helper()
-		if _, err := c.CreateTable(ctx, "t", good(table.ParseFamilySpec("f:versions=1"))); err != nil {
+		if _, err := c.Tables().Create(ctx, "t", good(table.ParseFamilySpec("f:versions=1"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestTableRates(t *testing.T) {
 		{api.QuotaReadOps, 20, map[string]func() error{"get": get, "getAll": getAll, "scan": scan, "incr": incr, "cas": cas}},
 		{api.QuotaReadBytes, 20_000, map[string]func() error{"get": get, "getAll": getAll, "scan": scan}},
 	} {
-		if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{x.kind: x.rate}, 50*time.Millisecond); err != nil {
+		if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{x.kind: x.rate}, 50*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		for name, do := range x.do {
@@ -115,7 +115,7 @@ func TestTableRates(t *testing.T) {
 				used = awaitQuota(t, do)
 			}
 		}
-		if err := c.RemoveQuota(ctx, client.QuotaOfTable, "t"); err != nil {
+		if err := c.Quotas().Remove(ctx, client.QuotaOfTable, "t"); err != nil {
 			t.Fatal(err)
 		}
 		for free := 0; free < 50; free++ {
@@ -127,7 +127,7 @@ func TestTableRates(t *testing.T) {
 		}
 	}
 
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 100}, 100*time.Millisecond); err != nil {
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 100}, 100*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	awaitQuota(t, put)
@@ -143,11 +143,11 @@ func TestTableRates(t *testing.T) {
 	if took := time.Since(began); took < 1700*time.Millisecond {
 		t.Errorf("200 writes at 100 a second took %v", took)
 	}
-	all := good(c.Quotas(ctx))
+	all := good(c.Quotas().List(ctx))
 	if len(all) != 1 || all[0].Of != client.QuotaOfTable || all[0].Name != "t" || len(all[0].Bounds) != 1 || all[0].Bounds[0] != (client.QuotaBound{Kind: api.QuotaWriteOps, Limit: 100, BurstMS: 100, Used: -1}) {
 		t.Errorf("quotas: %+v", all)
 	}
-	if err := c.DropTable(ctx, "t"); err != nil {
+	if err := c.Tables().Drop(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	create()
@@ -157,14 +157,14 @@ func TestTableRates(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if all := good(c.Quotas(ctx)); len(all) != 0 {
+	if all := good(c.Quotas().List(ctx)); len(all) != 0 {
 		t.Errorf("quotas after the table was dropped: %+v", all)
 	}
 	for _, err := range []error{
-		c.RemoveQuota(ctx, client.QuotaOfTable, "t"), c.SetQuota(ctx, client.QuotaOfTable, "none", map[string]int64{api.QuotaReadOps: 1}, 0),
-		c.SetQuota(ctx, client.QuotaOfTable, "METADATA", map[string]int64{api.QuotaReadOps: 1}, 0), c.SetQuota(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaReadOps: 1}, 0),
-		c.SetQuota(ctx, "cluster", "x", map[string]int64{api.QuotaReadOps: 1}, 0), c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: -1}, 0),
-		c.SetQuota(ctx, client.QuotaOfTable, "t", nil, 0), c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1}, 24*time.Hour),
+		c.Quotas().Remove(ctx, client.QuotaOfTable, "t"), c.Quotas().Set(ctx, client.QuotaOfTable, "none", map[string]int64{api.QuotaReadOps: 1}, 0),
+		c.Quotas().Set(ctx, client.QuotaOfTable, "METADATA", map[string]int64{api.QuotaReadOps: 1}, 0), c.Quotas().Set(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaReadOps: 1}, 0),
+		c.Quotas().Set(ctx, "cluster", "x", map[string]int64{api.QuotaReadOps: 1}, 0), c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: -1}, 0),
+		c.Quotas().Set(ctx, client.QuotaOfTable, "t", nil, 0), c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1}, 24*time.Hour),
 	} {
 		if err == nil {
 			t.Error("a quota that cannot be was set or removed")
@@ -214,16 +214,16 @@ func TestRatesOfCluster(t *testing.T) {
 	ctx := within(t, 180*time.Second)
 	c := f.client(0)
 	rows := []string{"a", "b", "c"}
-	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := c.Tables().CreateSplit(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	for i, row := range rows {
-		if _, err := c.MoveTablet(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
+		if _, err := c.Tablets().Move(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const rate = 200
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: rate}, 200*time.Millisecond); err != nil {
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: rate}, 200*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	quick := f.impatient(0)
@@ -278,7 +278,7 @@ func TestRatesOfCluster(t *testing.T) {
 	}
 	w.stop()
 	w.done.Wait()
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: 10_000}, 0); err != nil {
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: 10_000}, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range rows { // also where the master is not
@@ -316,20 +316,20 @@ func TestQuotasOfUsers(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	people := map[string]*client.Client{}
 	for _, name := range []string{"ann", "bob"} {
 		people[name] = f.clientAs(0, client.Config{Credential: f.user(admin, name), RetryTimeMax: -1})
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: "read,write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Table: "t", Rights: "read,write"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	put := func(name string) error {
 		return people[name].Table("t").Apply(ctx, client.NewRowMutation("r").Set("f:q", []byte("v")))
 	}
-	if err := admin.SetQuota(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaWriteOps: 10}, 0); err != nil {
+	if err := admin.Quotas().Set(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaWriteOps: 10}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if used := awaitQuota(t, func() error { return put("ann") }); used.Quota != `user "ann" write_ops` {
@@ -341,13 +341,13 @@ func TestQuotasOfUsers(t *testing.T) {
 		}
 	}
 	// A caller without rights on a table is not charged and learns nothing about its quota. A caller with the right to read is not charged for writes.
-	if err := admin.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 5}, 200*time.Millisecond); err != nil {
+	if err := admin.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 5}, 200*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]error{"eve": client.ErrNoTable, "reader": client.ErrPermission} {
 		people[name] = f.clientAs(0, client.Config{Credential: f.user(admin, name), RetryTimeMax: -1})
 		if name == "reader" {
-			if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
+			if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -362,22 +362,22 @@ func TestQuotasOfUsers(t *testing.T) {
 			t.Errorf("%s has used up what is another's: %v", name, err)
 		}
 	}
-	if err := admin.RemoveQuota(ctx, client.QuotaOfTable, "t"); err != nil {
+	if err := admin.Quotas().Remove(ctx, client.QuotaOfTable, "t"); err != nil {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{
-		"set":    people["ann"].SetQuota(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaWriteOps: 1000}, 0),
-		"remove": people["ann"].RemoveQuota(ctx, client.QuotaOfUser, "ann"),
-		"list":   func() error { _, err := people["ann"].Quotas(ctx); return err }(),
+		"set":    people["ann"].Quotas().Set(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaWriteOps: 1000}, 0),
+		"remove": people["ann"].Quotas().Remove(ctx, client.QuotaOfUser, "ann"),
+		"list":   func() error { _, err := people["ann"].Quotas().List(ctx); return err }(),
 	} {
 		if !errors.Is(err, client.ErrPermission) {
 			t.Errorf("%s by one who may not: %v", what, err)
 		}
 	}
-	if err := admin.SetQuota(ctx, client.QuotaOfUser, "nobody", map[string]int64{api.QuotaWriteOps: 10}, 0); !errors.Is(err, client.ErrNoUser) {
+	if err := admin.Quotas().Set(ctx, client.QuotaOfUser, "nobody", map[string]int64{api.QuotaWriteOps: 10}, 0); !errors.Is(err, client.ErrNoUser) {
 		t.Errorf("of one whom the cluster does not know: %v", err)
 	}
-	if all := good(admin.Quotas(ctx)); len(all) != 1 || all[0].Of != client.QuotaOfUser || all[0].Name != "ann" {
+	if all := good(admin.Quotas().List(ctx)); len(all) != 1 || all[0].Of != client.QuotaOfUser || all[0].Name != "ann" {
 		t.Errorf("quotas: %+v", all)
 	}
 	report := func(e *wire.Encoder) { e.Array(0) }
@@ -395,10 +395,10 @@ func TestQuotasOfUsers(t *testing.T) {
 			t.Errorf("a report for %s: %v", server, e)
 		}
 	}
-	if err := admin.RemoveUser(ctx, "ann"); err != nil {
+	if err := admin.Users().Remove(ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if all := good(admin.Quotas(ctx)); len(all) != 0 {
+	if all := good(admin.Quotas().List(ctx)); len(all) != 0 {
 		t.Errorf("quotas of who was removed: %+v", all)
 	}
 }
@@ -410,11 +410,11 @@ func TestTableBytes(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	c := f.client(0)
-	if _, err := c.CreateTable(ctx, "t", good(table.ParseFamilySpec("f:versions=1"))); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", good(table.ParseFamilySpec("f:versions=1"))); err != nil {
 		t.Fatal(err)
 	}
 	const most = 2 << 20
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: most}, 0); err != nil {
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: most}, 0); err != nil {
 		t.Fatal(err)
 	}
 	rows := 0
@@ -456,7 +456,7 @@ func TestTableBytes(t *testing.T) {
 	if row, err := tab.Get(ctx, "row000005"); err != nil || row == nil {
 		t.Errorf("a read: %v, %v", row, err)
 	}
-	if q := good(c.Quotas(ctx)); len(q) != 1 || len(q[0].Bounds) != 1 || q[0].Bounds[0].Kind != api.QuotaBytes || q[0].Bounds[0].Used < most/2 {
+	if q := good(c.Quotas().List(ctx)); len(q) != 1 || len(q[0].Bounds) != 1 || q[0].Bounds[0].Kind != api.QuotaBytes || q[0].Bounds[0].Used < most/2 {
 		t.Errorf("quotas: %+v", q)
 	}
 
@@ -470,7 +470,7 @@ func TestTableBytes(t *testing.T) {
 	}
 	open := func() {
 		t.Helper()
-		if err := c.Compact(ctx, "t", true); err != nil {
+		if err := c.Tables().Compact(ctx, "t", true); err != nil {
 			t.Fatal(err)
 		}
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -486,7 +486,7 @@ func TestTableBytes(t *testing.T) {
 	open()
 	fill()
 	bound := func(bytes int64) error {
-		return c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: bytes}, 0)
+		return c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaBytes: bytes}, 0)
 	}
 	for _, err := range []error{bound(100 * most), put(), bound(most)} {
 		if err != nil {
@@ -502,7 +502,7 @@ func TestTableBytes(t *testing.T) {
 			t.Fatalf("after the quota of a table that is full was lowered: %v", err)
 		}
 	}
-	for _, err := range []error{c.RemoveQuota(ctx, client.QuotaOfTable, "t"), put()} {
+	for _, err := range []error{c.Quotas().Remove(ctx, client.QuotaOfTable, "t"), put()} {
 		if err != nil {
 			t.Fatalf("at once after the quota was removed: %v", err)
 		}
@@ -517,18 +517,18 @@ func TestBytesOfUsers(t *testing.T) {
 	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
 	for _, name := range []string{"a", "b", "c"} {
-		if _, err := admin.CreateTable(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
+		if _, err := admin.Tables().Create(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ann := f.user(admin, "ann")
-	owner := func(name string) string { return good(admin.Usage(ctx, name)).Tables[0].Owner }
+	owner := func(name string) string { return good(admin.Tables().Usage(ctx, name)).Tables[0].Owner }
 	if caller := owner("a"); caller != "admin" {
 		t.Errorf("the table of who made it is %q's", caller)
 	}
 	for _, err := range []error{
-		admin.SetOwner(ctx, "a", "ann"), admin.SetOwner(ctx, "b", "ann"),
-		admin.SetQuota(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaBytes: 1 << 20}, 0),
+		admin.Tables().SetOwner(ctx, "a", "ann"), admin.Tables().SetOwner(ctx, "b", "ann"),
+		admin.Quotas().Set(ctx, client.QuotaOfUser, "ann", map[string]int64{api.QuotaBytes: 1 << 20}, 0),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -552,8 +552,8 @@ func TestBytesOfUsers(t *testing.T) {
 	}
 	// A user from whom a family is hidden learns that the quota is used up, but not the size of the table.
 	bob := f.clientAs(0, client.Config{Credential: f.user(admin, "bob"), RetryTimeMax: -1})
-	good(admin.SetFamily(ctx, "a", table.FamilySpec{Name: "hidden"}))
-	if err := admin.Grant(ctx, client.Grant{Principal: "bob", Table: "a", Family: "f", Rights: "write"}); err != nil {
+	good(admin.Tables().SetFamily(ctx, "a", table.FamilySpec{Name: "hidden"}))
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "bob", Table: "a", Family: "f", Rights: "write"}); err != nil {
 		t.Fatal(err)
 	}
 	var refused *client.QuotaError
@@ -563,18 +563,18 @@ func TestBytesOfUsers(t *testing.T) {
 	if err := put("c"); err != nil {
 		t.Errorf("a table of another's: %v", err)
 	}
-	if q := good(admin.Quotas(ctx)); len(q) != 1 || q[0].Of != client.QuotaOfUser || q[0].Bounds[0].Used < 1<<20 {
+	if q := good(admin.Quotas().List(ctx)); len(q) != 1 || q[0].Of != client.QuotaOfUser || q[0].Bounds[0].Used < 1<<20 {
 		t.Errorf("quotas: %+v", q)
 	}
-	if err := f.clientAs(0, client.Config{Credential: ann}).SetOwner(ctx, "a", ""); !errors.Is(err, client.ErrPermission) {
+	if err := f.clientAs(0, client.Config{Credential: ann}).Tables().SetOwner(ctx, "a", ""); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("by herself: %v", err)
 	}
 	for name, caller := range map[string]string{"none": "ann", "a": "nobody", "METADATA": "ann"} {
-		if err := admin.SetOwner(ctx, name, caller); err == nil {
+		if err := admin.Tables().SetOwner(ctx, name, caller); err == nil {
 			t.Errorf("table %s was given to %s", name, caller)
 		}
 	}
-	if err := admin.SetOwner(ctx, "a", ""); err != nil {
+	if err := admin.Tables().SetOwner(ctx, "a", ""); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -586,7 +586,7 @@ func TestBytesOfUsers(t *testing.T) {
 			t.Fatalf("after the large table was taken from her: %v", err)
 		}
 	}
-	if err := admin.RemoveUser(ctx, "ann"); err != nil {
+	if err := admin.Users().Remove(ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if caller := owner("b"); caller != "" {

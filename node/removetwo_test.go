@@ -26,7 +26,7 @@ func TestRemoveTwo(t *testing.T) {
 	answers := make(chan error, 2)
 	for _, i := range []int{1, 2} {
 		id := f.nodes[i].ID()
-		go func() { answers <- c.RemoveNode(ctx, id, true) }()
+		go func() { answers <- c.Nodes().Remove(ctx, id, true) }()
 	}
 	removed := 0
 	for range 2 {
@@ -42,7 +42,7 @@ func TestRemoveTwo(t *testing.T) {
 		t.Fatalf("of three voters %d were removed at once, want 1", removed)
 	}
 	for _, n := range f.nodes[1:] {
-		if err := c.RemoveNode(ctx, n.ID(), true); err == nil {
+		if err := c.Nodes().Remove(ctx, n.ID(), true); err == nil {
 			t.Error("a second voter of three is removed right after the first")
 		}
 	}
@@ -65,10 +65,10 @@ func TestRemoveMaster(t *testing.T) {
 	id, other := f.nodes[masterID].ID(), (masterID+1)%3
 	ctx := within(t, 60*time.Second)
 	var used *client.NodeInUseError
-	if err := f.client(masterID).RemoveNode(ctx, id, true); !errors.As(err, &used) {
+	if err := f.client(masterID).Nodes().Remove(ctx, id, true); !errors.As(err, &used) {
 		t.Errorf("the node that is asked is to be removed: %v", err)
 	}
-	if err := f.client(other).RemoveNode(ctx, id, true); err != nil && !errors.Is(err, client.ErrAmbiguous) {
+	if err := f.client(other).Nodes().Remove(ctx, id, true); err != nil && !errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("remove the master: %v", err)
 	}
 	select {
@@ -101,7 +101,7 @@ func TestRemovedWhileStarting(t *testing.T) {
 	removed, stays := f.credential(gone), f.credential((masterID+2)%3)
 	id := f.nodes[gone].ID()
 	f.stop(gone)
-	eventually(t, "the node can be removed", func() bool { return f.client(starts).RemoveNode(ctx, id, true) == nil })
+	eventually(t, "the node can be removed", func() bool { return f.client(starts).Nodes().Remove(ctx, id, true) == nil })
 	file := filepath.Join(f.cfgs[starts].DataDirs[0], "removed")
 	eventually(t, "it is kept which node was removed", func() bool {
 		b, err := os.ReadFile(file)

@@ -70,7 +70,7 @@ func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
 	for i := range 11 {
 		rows = append(rows, fmt.Sprintf("r%02d", i))
 	}
-	if _, err := admin.CreateSplitTable(ctx, "t", rows, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+	if _, err := admin.Tables().CreateSplit(ctx, "t", rows, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range rows {
@@ -98,7 +98,7 @@ func (f *fleet) spread(admin *client.Client) (own [3]string) {
 	f.t.Helper()
 	ctx := within(f.t, 60*time.Second)
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-		info, err := admin.Describe(ctx, "t")
+		info, err := admin.Tables().Describe(ctx, "t")
 		if err != nil {
 			continue // one of the servers is not back yet
 		}
@@ -118,7 +118,7 @@ func (f *fleet) spread(admin *client.Client) (own [3]string) {
 		}
 		for _, x := range info.Tablets {
 			if count[x.Node] > 1 && len(x.End) > 0 {
-				_, err := admin.MoveTablet(ctx, "t", client.TabletRef{ID: x.ID}, f.cfgs[lacks].Name)
+				_, err := admin.Tablets().Move(ctx, "t", client.TabletRef{ID: x.ID}, f.cfgs[lacks].Name)
 				f.t.Logf("tablet %d moved to %s: %v", x.ID, f.cfgs[lacks].Name, err)
 				break
 			}
@@ -131,7 +131,7 @@ func (f *fleet) spread(admin *client.Client) (own [3]string) {
 // leader returns the name of the node that leads the lock service.
 func (f *fleet) leader(c *client.Client) string {
 	f.t.Helper()
-	s, err := c.RaftStatus(within(f.t, 20*time.Second))
+	s, err := c.Nodes().RaftStatus(within(f.t, 20*time.Second))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestRevocationIsInForce(t *testing.T) {
 				away = i
 			}
 		}
-		if err := admin.Grant(ctx, g); err != nil {
+		if err := admin.Grants().Add(ctx, g); err != nil {
 			t.Fatal(err)
 		}
 		stop := make(chan struct{})
@@ -337,10 +337,10 @@ func TestRevocationIsInForce(t *testing.T) {
 		if away == 0 {
 			changeRequest = f.client(1)
 		}
-		err := changeRequest.Revoke(ctx, g)
+		err := changeRequest.Grants().Revoke(ctx, g)
 		for errors.Is(err, client.ErrAmbiguous) { // the master was cut off, and another one knows
 			t.Log(err)
-			if err = changeRequest.Revoke(ctx, g); errors.Is(err, client.ErrNoGrant) {
+			if err = changeRequest.Grants().Revoke(ctx, g); errors.Is(err, client.ErrNoGrant) {
 				err = nil
 			}
 		}

@@ -62,7 +62,7 @@ func TestLocksOfTheRevoked(t *testing.T) {
 	lockers := map[string]*locker{}
 	for _, name := range []string{"ann", "bob", "carl"} {
 		cred := f.user(admin, name)
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
 			t.Fatal(err)
 		}
 		lockers[name] = f.locker(t, cred)
@@ -96,7 +96,7 @@ func TestLocksOfTheRevoked(t *testing.T) {
 		t.Fatal("nothing hangs")
 	}
 	for _, name := range []string{"ann", "carl"} {
-		if err := admin.Revoke(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+		if err := admin.Grants().Revoke(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
 			t.Fatal(err)
 		}
 	}

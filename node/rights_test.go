@@ -31,7 +31,7 @@ func secureOne(t testing.TB, f *fleet) (admin *client.Client, ctx context.Contex
 	t.Helper()
 	f.startAll()
 	admin, ctx = f.client(0), within(t, 60*time.Second)
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 10 {
@@ -48,12 +48,12 @@ func TestScanOfOthers(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	admin, ctx := secureOne(t, f)
 	bob := f.dialAs(0, f.user(admin, "bob"))
-	token, _, err := admin.AddToken(ctx, "ann", 0, "")
+	token, _, err := admin.Users().AddToken(ctx, "ann", 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ann", "bob"} {
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,17 +78,17 @@ func TestScanOfOthers(t *testing.T) {
 	if e := answerOf(t, ann, api.MethodScanNext, next); e != nil {
 		t.Errorf("the scan goes on: %v", e)
 	}
-	if err := admin.Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+	if err := admin.Grants().Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	if e := answerOf(t, ann, api.MethodScanNext, next); e == nil || e.Code != api.CodeTableNotFound {
 		t.Errorf("the scan goes on without the right: %v", e)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	ann, next = begin()
-	if err := admin.RevokeUserToken(ctx, "ann", token.ID().String()); err != nil {
+	if err := admin.Users().RevokeToken(ctx, "ann", token.ID().String()); err != nil {
 		t.Fatal(err)
 	}
 	if e := answerOf(t, ann, api.MethodScanNext, next); e == nil || e.Code != rpc.CodeUnauthenticated || e.Details["reason"] != api.IdentityRevoked {
@@ -103,7 +103,7 @@ func TestRevokedWhileAnswerWaits(t *testing.T) {
 	admin, ctx := secureOne(t, f)
 	ann := f.dialAs(0, f.user(admin, "ann"))
 	grant := client.Grant{Principal: "ann", Table: "t", Rights: "read"}
-	if err := errors.Join(admin.Grant(ctx, grant), admin.Table("t").Apply(ctx, client.NewRowMutation("large").Set("f:q", make([]byte, 1<<20)))); err != nil {
+	if err := errors.Join(admin.Grants().Add(ctx, grant), admin.Table("t").Apply(ctx, client.NewRowMutation("large").Set("f:q", make([]byte, 1<<20)))); err != nil {
 		t.Fatal(err)
 	}
 	read := (&api.ReadRequest{Table: "t", Row: []byte("large")}).Append
@@ -111,14 +111,14 @@ func TestRevokedWhileAnswerWaits(t *testing.T) {
 		t.Fatal(e)
 	}
 	for {
-		err := f.revokeWhileWaiting(ctx, ann, read, func() error { return admin.Revoke(ctx, grant) })
+		err := f.revokeWhileWaiting(ctx, ann, read, func() error { return admin.Grants().Revoke(ctx, grant) })
 		if errors.Is(err, api.CodeTableNotFound) {
 			break
 		}
 		if !errors.Is(err, rpc.CodeOverloaded) { // it has waited longer than it may
 			t.Fatalf("the answer that had waited: %v, want that there is no such table", err)
 		}
-		if err := admin.Grant(ctx, grant); err != nil {
+		if err := admin.Grants().Add(ctx, grant); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,37 +150,37 @@ func TestCreatorAdministers(t *testing.T) {
 	cred := f.user(admin, "ann")
 	ann := f.clientAs(0, client.Config{Credential: cred})
 	all := client.Grant{Principal: "ann", Rights: "admin"}
-	if err := admin.Grant(ctx, all); err != nil {
+	if err := admin.Grants().Add(ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	s, err := ann.CreateTable(ctx, "own", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"})
+	s, err := ann.Tables().Create(ctx, "own", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Revoke(ctx, all); err != nil {
+	if err := admin.Grants().Revoke(ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ann.CreateTable(ctx, "another", table.FamilySpec{Name: "f"}); !errors.Is(err, client.ErrPermission) {
+	if _, err := ann.Tables().Create(ctx, "another", table.FamilySpec{Name: "f"}); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("create without the right: %v", err)
 	}
-	if err := ann.DropTable(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
+	if err := ann.Tables().Drop(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
 		t.Errorf("drop the table of another: %v", err)
 	}
 	if err := ann.Table("own").Apply(ctx, client.NewRowMutation("r").Set("f:q", nil)); err != nil {
 		t.Error(err)
 	}
 	f.user(admin, "bob")
-	if err := errors.Join(ann.Grant(ctx, client.Grant{Principal: "bob", Table: "own", Family: "g", Rights: "read"}),
-		ann.Grant(ctx, client.Grant{Principal: client.Everyone, Table: "own", Rights: "read"})); err != nil {
+	if err := errors.Join(ann.Grants().Add(ctx, client.Grant{Principal: "bob", Table: "own", Family: "g", Rights: "read"}),
+		ann.Grants().Add(ctx, client.Grant{Principal: client.Everyone, Table: "own", Rights: "read"})); err != nil {
 		t.Error(err)
 	}
-	if err := ann.Grant(ctx, client.Grant{Principal: "ann", Rights: "read"}); !errors.Is(err, client.ErrPermission) {
+	if err := ann.Grants().Add(ctx, client.Grant{Principal: "ann", Rights: "read"}); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("grant on the cluster by the administrator of a table: %v", err)
 	}
-	if grants, err := ann.Grants(ctx, "own", ""); err != nil || len(grants) != 3 || grants[1].Principal != "ann" || grants[1].Rights != "admin" || grants[2].Family != "g" {
+	if grants, err := ann.Grants().List(ctx, "own", ""); err != nil || len(grants) != 3 || grants[1].Principal != "ann" || grants[1].Rights != "admin" || grants[2].Family != "g" {
 		t.Errorf("grants: %+v, %v", grants, err)
 	}
-	if _, err := ann.DropFamily(ctx, "own", "g"); err != nil {
+	if _, err := ann.Tables().DropFamily(ctx, "own", "g"); err != nil {
 		t.Error(err)
 	}
 	b, err := f.nodes[0].Lock(ctx, acl.TableFile(s.ID))
@@ -190,7 +190,7 @@ func TestCreatorAdministers(t *testing.T) {
 	if p, err := acl.DecodePolicy(b); err != nil || len(p.Grants) != 2 {
 		t.Errorf("grants after a family was dropped: %+v, %v", p, err)
 	}
-	if err := ann.DropTable(ctx, "own"); err != nil {
+	if err := ann.Tables().Drop(ctx, "own"); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.nodes[0].Lock(ctx, acl.TableFile(s.ID)); !errors.Is(err, metaapi.ErrNotFound) {
@@ -223,8 +223,8 @@ func TestGrantsGoWithFamily(t *testing.T) {
 	admin, ctx := secureOne(t, f)
 	f.user(admin, "ann")
 	for i := range 5 {
-		s, err := admin.SetFamily(ctx, "t", table.FamilySpec{Name: "g"})
-		if err := errors.Join(err, admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "g", Rights: "read"})); err != nil {
+		s, err := admin.Tables().SetFamily(ctx, "t", table.FamilySpec{Name: "g"})
+		if err := errors.Join(err, admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Family: "g", Rights: "read"})); err != nil {
 			t.Fatal(err)
 		}
 		n := f.nodes[0]
@@ -232,7 +232,7 @@ func TestGrantsGoWithFamily(t *testing.T) {
 		release := n.HoldChanges()
 		dropped := make(chan error, 1)
 		go func() {
-			_, err := admin.DropFamily(ctx, "t", "g")
+			_, err := admin.Tables().DropFamily(ctx, "t", "g")
 			dropped <- err
 		}()
 		if !queued(t, 1, func() bool { return len(dropped) > 0 }) {
@@ -265,10 +265,10 @@ func TestSecondLife(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	admin, ctx := secureOne(t, f)
 	old := f.user(admin, "ann")
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.RemoveUser(ctx, "ann"); err != nil {
+	if err := admin.Users().Remove(ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	fresh := f.user(admin, "ann")
@@ -283,16 +283,16 @@ func TestSecondLife(t *testing.T) {
 	if err := read(fresh); !errors.Is(err, client.ErrNoTable) {
 		t.Errorf("the rights of before: %v", err)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(read(fresh)); err != nil {
 		t.Error(err)
 	}
-	if err := admin.RemoveUser(ctx, "admin"); !errors.Is(err, client.ErrLastAdmin) {
+	if err := admin.Users().Remove(ctx, "admin"); !errors.Is(err, client.ErrLastAdmin) {
 		t.Errorf("the last administrator: %v", err)
 	}
-	if err := admin.Revoke(ctx, client.Grant{Principal: "admin", Rights: "admin"}); !errors.Is(err, client.ErrLastAdmin) {
+	if err := admin.Grants().Revoke(ctx, client.Grant{Principal: "admin", Rights: "admin"}); !errors.Is(err, client.ErrLastAdmin) {
 		t.Errorf("the last administrator's right: %v", err)
 	}
 }
@@ -308,7 +308,7 @@ func TestAskedBeforeItIsMaster(t *testing.T) {
 	again := f.nodes[0].Abdicate(ctx)
 	made := make(chan error, 1)
 	go func() {
-		_, err := admin.CreateTable(ctx, "late", table.FamilySpec{Name: "f"})
+		_, err := admin.Tables().Create(ctx, "late", table.FamilySpec{Name: "f"})
 		made <- err
 	}()
 	time.Sleep(100 * time.Millisecond) // so that it is asked; it would pass, too, if it were not
@@ -346,7 +346,7 @@ func TestLocksOfPrincipals(t *testing.T) {
 	}
 	for _, name := range []string{"ann", "bob"} {
 		f.user(admin, name)
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
 			t.Fatal(err)
 		}
 	}

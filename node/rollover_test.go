@@ -34,12 +34,12 @@ func TestAuthorityIsReplaced(t *testing.T) {
 		f.start(i)
 	}
 	admin, ctx := f.client(0), within(t, 120*time.Second)
-	good(admin.CreateTable(ctx, "web", table.FamilySpec{Name: "f"}))
-	before := good(admin.Authority(ctx))
+	good(admin.Tables().Create(ctx, "web", table.FamilySpec{Name: "f"}))
+	before := good(admin.Authority().Status(ctx))
 	if before.Stage != "none" || before.New != "" || len(before.Old) != 64 {
 		t.Errorf("before: %+v", before)
 	}
-	if _, err := admin.FinishAuthority(ctx); !errors.Is(err, client.ErrRollover) {
+	if _, err := admin.Authority().Finish(ctx); !errors.Is(err, client.ErrRollover) {
 		t.Errorf("finished before it began: %v", err)
 	}
 	eventually(t, "all nodes vote", func() bool {
@@ -47,44 +47,44 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	})
 	away := f.nodes[2].ID()
 	f.stop(2)
-	begun := good(admin.RotateAuthority(ctx))
+	begun := good(admin.Authority().Rotate(ctx))
 	if begun.Stage != "trust" || begun.Old != before.Old || begun.New == before.Old {
 		t.Errorf("begun: %+v", begun)
 	}
 	eventually(t, "the node that is away is waited for, and no other", func() bool {
-		s := good(admin.Authority(ctx))
+		s := good(admin.Authority().Status(ctx))
 		t.Logf("%+v away %s", s, away)
 		return s.Stage == "trust" && slices.Equal(s.Waiting, []string{away})
 	})
-	if again := good(admin.RotateAuthority(ctx)); again.New != begun.New {
+	if again := good(admin.Authority().Rotate(ctx)); again.New != begun.New {
 		t.Errorf("begun twice: %+v", again)
 	}
-	if anew := good(admin.RestartAuthority(ctx)); anew.New == begun.New || anew.Stage != "trust" {
+	if anew := good(admin.Authority().Restart(ctx)); anew.New == begun.New || anew.Stage != "trust" {
 		t.Errorf("begun again: %+v", anew)
 	}
-	if _, err := admin.FinishAuthority(ctx); !errors.Is(err, client.ErrRollover) {
+	if _, err := admin.Authority().Finish(ctx); !errors.Is(err, client.ErrRollover) {
 		t.Errorf("finished while a node is away: %v", err)
 	}
 	f.start(2)
-	eventually(t, "users can get new certificates", func() bool { return good(admin.Authority(ctx)).Stage == "sign" })
-	if _, err := admin.RestartAuthority(ctx); !errors.Is(err, client.ErrRollover) {
+	eventually(t, "users can get new certificates", func() bool { return good(admin.Authority().Status(ctx)).Stage == "sign" })
+	if _, err := admin.Authority().Restart(ctx); !errors.Is(err, client.ErrRollover) {
 		t.Errorf("begun again after users have new certificates: %v", err)
 	}
-	next, _, err := admin.AddUser(ctx, "admin", 0)
-	if err != nil || pki.FingerprintOf(next.Signer()).String() != good(admin.Authority(ctx)).New || len(next.Trust().Authorities()) != 2 {
+	next, _, err := admin.Users().Add(ctx, "admin", 0)
+	if err != nil || pki.FingerprintOf(next.Signer()).String() != good(admin.Authority().Status(ctx)).New || len(next.Trust().Authorities()) != 2 {
 		t.Fatalf("the administrator's next credential: %v, %v", next, err)
 	}
 	renewed := f.clientAs(1, client.Config{Credential: next})
 	for _, c := range []*client.Client{admin, renewed} {
-		if _, err := c.Tables(ctx); err != nil {
+		if _, err := c.Tables().List(ctx); err != nil {
 			t.Errorf("while both are good: %v", err)
 		}
 	}
-	if s := good(renewed.FinishAuthority(ctx)); s.Stage == "sign" {
+	if s := good(renewed.Authority().Finish(ctx)); s.Stage == "sign" {
 		t.Errorf("finished: %+v", s)
 	}
 	eventually(t, "the authority is another", func() bool {
-		s, err := renewed.Authority(ctx)
+		s, err := renewed.Authority().Status(ctx)
 		return err == nil && s.Stage == "none" && s.Old == pki.FingerprintOf(next.Signer()).String()
 	})
 	for i := range f.nodes {
@@ -102,25 +102,25 @@ func TestAuthorityIsReplaced(t *testing.T) {
 		if a, err := pki.ReadAuthority(f.authorityFile(i)); err != nil || !a.Certificate().Equal(next.Signer()) {
 			t.Errorf("node %d: ca.key: %v", i, err)
 		}
-		if _, err := f.clientAs(i, client.Config{Credential: next}).Tables(ctx); err != nil {
+		if _, err := f.clientAs(i, client.Config{Credential: next}).Tables().List(ctx); err != nil {
 			t.Errorf("node %d and the new credential: %v", i, err)
 		}
 		// A credential of before, even one that trusts the new authority, is turned away.
 		old := good(pki.NewTrust(append([]*x509.Certificate{}, next.Trust().Authorities()...)...))
 		if _, err := client.Open(ctx, f.nodes[i].RPCAddr(), client.Config{Credential: good(retrusted(f.as, old)), RetryTimeMax: -1}); err == nil {
 			c := f.clientAs(i, client.Config{Credential: good(retrusted(f.as, old)), RetryTimeMax: -1})
-			if _, err := c.Tables(ctx); err == nil {
+			if _, err := c.Tables().List(ctx); err == nil {
 				t.Errorf("node %d takes a credential of before", i)
 			}
 		}
 	}
-	if _, err := admin.Tables(within(t, 2*time.Second)); err == nil {
+	if _, err := admin.Tables().List(within(t, 2*time.Second)); err == nil {
 		t.Error("a connection of before goes on")
 	}
 	f.as = next
 	f.stop(1)
 	f.start(1)
-	if _, err := f.client(1).Tables(ctx); err != nil {
+	if _, err := f.client(1).Tables().List(ctx); err != nil {
 		t.Errorf("a node that starts anew: %v", err)
 	}
 }

@@ -20,10 +20,10 @@ func TestDroppedRowsAreForgotten(t *testing.T) {
 	s := n.server.Load()
 	for i := range 5 {
 		name := fmt.Sprint("dropped", i)
-		if _, err := c.CreateSplitTable(ctx, name, []string{"m"}, familyF(t)); err != nil {
+		if _, err := c.Tables().CreateSplit(ctx, name, []string{"m"}, familyF(t)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.DropTable(ctx, name); err != nil {
+		if err := c.Tables().Drop(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}

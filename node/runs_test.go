@@ -32,11 +32,11 @@ func TestRunsGoWithTheLogs(t *testing.T) {
 	const tables = 6
 	for i := range tables {
 		name := fmt.Sprintf("t%d", i)
-		if _, err := c.CreateTable(ctx, name, spec); err != nil {
+		if _, err := c.Tables().Create(ctx, name, spec); err != nil {
 			t.Fatal(err)
 		}
 		// What the stopped node, and no other, has written is in its log.
-		if _, err := c.MoveTablet(ctx, name, client.TabletRef{Row: "row"}, f.cfgs[2].Name); err != nil {
+		if _, err := c.Tablets().Move(ctx, name, client.TabletRef{Row: "row"}, f.cfgs[2].Name); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Table(name).Apply(ctx, client.NewRowMutation("row").Set("f:q", []byte("v"))); err != nil {

@@ -45,7 +45,7 @@ func TestScanOfNothing(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	c := f.client(0)
-	if _, err := c.CreateTable(ctx, "t", good(table.ParseFamilySpec("f"))); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", good(table.ParseFamilySpec("f"))); err != nil {
 		t.Fatal(err)
 	}
 	const rows = 25_000
@@ -69,7 +69,7 @@ func TestScanOfNothing(t *testing.T) {
 	if err != nil || batches != 3 {
 		t.Errorf("%d batches, %v", batches, err)
 	}
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 50*time.Millisecond); err != nil {
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	scan := func() error {
@@ -89,10 +89,10 @@ func TestScanTellsNothingHidden(t *testing.T) {
 	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
 	ann := f.user(admin, "ann")
-	if _, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "seen"}, table.FamilySpec{Name: "hidden"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "seen"}, table.FamilySpec{Name: "hidden"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "seen", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Family: "seen", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
 	const rows = 30_000

@@ -116,7 +116,7 @@ func TestSecureCluster(t *testing.T) {
 	c := f.client(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Table("t").Apply(ctx, client.NewRowMutation("r").Set("f:q", []byte("v"))); err != nil {

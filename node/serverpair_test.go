@@ -25,7 +25,7 @@ func TestRootIsNotSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"t", "u", "v"} {
-		if _, err := c.CreateTable(ctx, name, spec); err != nil {
+		if _, err := c.Tables().Create(ctx, name, spec); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 	}
 	var ids []uint64
 	for _, name := range []string{"t", "u"} {
-		schema, err := c.CreateTable(ctx, name, spec)
+		schema, err := c.Tables().Create(ctx, name, spec)
 		if err != nil {
 			t.Fatal(err)
 		}

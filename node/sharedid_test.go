@@ -28,7 +28,7 @@ func sharedIDs(ctx context.Context, t *testing.T, n *Node, c *client.Client) (la
 	if _, err := n.catalog.Meta.Set(ctx, namespace.IDsPath, binary.BigEndian.AppendUint64(nil, schemaT.ID+1), metaapi.AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
-	schemaU, err := c.CreateSplitTable(ctx, "u", []string{"m"}, familyF(t))
+	schemaU, err := c.Tables().CreateSplit(ctx, "u", []string{"m"}, familyF(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +152,8 @@ func TestTabletsWithTheSameID(t *testing.T) {
 	for i, round := range []string{"once", "again"} {
 		data.write(ctx, t, c, round)
 		for name, row := range map[string]string{"t": "t00", "u": "b00"} {
-			must(c.Compact(ctx, name, i > 0))
-			must(c.CompactTablet(ctx, name, client.TabletRef{Row: row}, true))
+			must(c.Tables().Compact(ctx, name, i > 0))
+			must(c.Tablets().Compact(ctx, name, client.TabletRef{Row: row}, true))
 		}
 		data.check(ctx, t, c, "compacted "+round)
 		checkRows(ctx, t, n, "compacted "+round, last.Table, first.Table)
@@ -166,7 +166,7 @@ func TestTabletsWithTheSameID(t *testing.T) {
 		}
 	}
 	for name, at := range map[string]string{"t": "t09", "u": "b09"} {
-		_, err := c.SplitTablet(ctx, name, at)
+		_, err := c.Tablets().Split(ctx, name, at)
 		must(err)
 		data.write(ctx, t, c, "after a split of "+name)
 		data.check(ctx, t, c, "after a split of "+name)
@@ -245,11 +245,11 @@ func TestNumbersAfterManyRecoveries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	split, err := c.SplitTablet(ctx, "t", "q")
+	split, err := c.Tablets().Split(ctx, "t", "q")
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := c.Describe(ctx, "t")
+	info, err := c.Tables().Describe(ctx, "t")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestMetadataKeepsSplits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.CreateTable(ctx, "t", spec)
+	schema, err := c.Tables().Create(ctx, "t", spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestCutTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.CreateSplitTable(ctx, "t", []string{"t", "g", "n"}, spec)
+	s, err := c.Tables().CreateSplit(ctx, "t", []string{"t", "g", "n"}, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestCutTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.MergeTablets(ctx, "t", client.TabletRef{Row: "h"}); err != nil {
+	if _, err := c.Tablets().Merge(ctx, "t", client.TabletRef{Row: "h"}); err != nil {
 		t.Fatal(err)
 	}
 	// A master that knows nothing of all this.
@@ -90,7 +90,7 @@ func TestCutTable(t *testing.T) {
 			t.Fatalf("the cuts are still there: %v, %v", cut, err)
 		}
 	}
-	if _, err := c.SetFamily(ctx, "t", table.FamilySpec{Name: "h"}); err != nil {
+	if _, err := c.Tables().SetFamily(ctx, "t", table.FamilySpec{Name: "h"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -149,18 +149,18 @@ func TestMadeTableIsServed(t *testing.T) {
 	defer left()
 	made := make(chan error, 1)
 	go func() {
-		_, err := c.CreateTable(short, "u", familyF(t))
+		_, err := c.Tables().Create(short, "u", familyF(t))
 		made <- err
 	}()
 	for {
-		if _, err := c.Describe(ctx, "u"); err == nil {
+		if _, err := c.Tables().Describe(ctx, "u"); err == nil {
 			break
 		} else if !errors.Is(err, client.ErrNoTable) {
 			t.Fatal(err)
 		}
 	}
 	began := time.Now()
-	if err := c.DropTable(ctx, "t"); err != nil || time.Since(began) > 2*time.Second {
+	if err := c.Tables().Drop(ctx, "t"); err != nil || time.Since(began) > 2*time.Second {
 		t.Errorf("another table was dropped after %v: %v", time.Since(began), err)
 	}
 	if err := <-made; err != nil {

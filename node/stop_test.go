@@ -33,7 +33,7 @@ func TestStopWithoutLog(t *testing.T) {
 	for i := range 12 {
 		splits = append(splits, fmt.Sprintf("%02d", i))
 	}
-	if _, err := c.CreateSplitTable(ctx, "t", splits, spec); err != nil {
+	if _, err := c.Tables().CreateSplit(ctx, "t", splits, spec); err != nil {
 		t.Fatal(err)
 	}
 	counting, enough := context.WithCancel(ctx)

@@ -31,7 +31,7 @@ func someBytes(seed uint64, n int) []byte {
 
 func putBlob(t *testing.T, c *client.Client, name string, p []byte) string {
 	t.Helper()
-	b, err := c.PutBlob(context.Background(), name, bytes.NewReader(p))
+	b, err := c.Blobs().Put(context.Background(), name, bytes.NewReader(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func putBlob(t *testing.T, c *client.Client, name string, p []byte) string {
 func checkBlob(t *testing.T, c *client.Client, id string, want []byte) {
 	t.Helper()
 	var got bytes.Buffer
-	if _, err := c.GetBlob(context.Background(), id, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
+	if _, err := c.Blobs().Get(context.Background(), id, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("blob %s: %d bytes of %d, %v", id, got.Len(), len(want), err)
 	}
 }
@@ -62,7 +62,7 @@ func replicas(s *client.BlobStatus) map[string]int {
 
 func statBlob(t *testing.T, c *client.Client, id string, deep bool) *client.BlobStatus {
 	t.Helper()
-	s, err := c.StatBlob(context.Background(), id, 0, 0, deep)
+	s, err := c.Blobs().Stat(context.Background(), id, 0, 0, deep)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestPeoplesBlobs(t *testing.T) {
 			checkBlob(t, f.client(i), id, p)
 		}
 	}
-	page, err := f.client(2).Blobs(ctx, "", false)
+	page, err := f.client(2).Blobs().List(ctx, "", false)
 	if err != nil || len(page.Blobs) != len(contents) {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -108,7 +108,7 @@ func TestPeoplesBlobs(t *testing.T) {
 		t.Errorf("check of a sound store: %+v, %v", sum, found)
 	}
 
-	store, err := c.StoreStatus(ctx)
+	store, err := c.BlockStore().Status(ctx)
 	if err != nil || store.Wanted != 3 || len(store.Nodes) != 3 {
 		t.Fatalf("status of the store: %+v, %v", store, err)
 	}
@@ -142,7 +142,7 @@ func TestPeoplesBlobs(t *testing.T) {
 	if sum, found := fsck(t, c, false); found[api.BlobOfUser] != len(contents) || sum.Silent[0] != "n3" {
 		t.Errorf("check with a node away: %+v, %v", sum, found)
 	}
-	store, err = c.StoreStatus(ctx)
+	store, err = c.BlockStore().Status(ctx)
 	if err != nil || len(store.Nodes) != 3 {
 		t.Fatalf("status of the store: %+v, %v", store, err)
 	}
@@ -160,15 +160,15 @@ func TestPeoplesBlobs(t *testing.T) {
 		t.Errorf("stored on two nodes: %+v", s)
 	}
 
-	if err := c.DeleteBlob(ctx, id); err != nil {
+	if err := c.Blobs().Delete(ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if _, err := f.client(i).GetBlob(ctx, id, io.Discard); !errors.Is(err, client.ErrNoBlob) {
+		if _, err := f.client(i).Blobs().Get(ctx, id, io.Discard); !errors.Is(err, client.ErrNoBlob) {
 			t.Errorf("a deleted blob: %v", err)
 		}
 	}
-	if err := c.DeleteBlob(ctx, id); !errors.Is(err, client.ErrNoBlob) {
+	if err := c.Blobs().Delete(ctx, id); !errors.Is(err, client.ErrNoBlob) {
 		t.Errorf("deleted twice: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(f.cfgs[0].DataDirs[0], "blobs", "blobs", id+"*")); len(left) > 0 {
@@ -181,7 +181,7 @@ func fsck(t *testing.T, c *client.Client, deep bool) (sum client.FsckStep, found
 	t.Helper()
 	found = map[string]int{}
 	for after := ""; ; {
-		s, err := c.FsckBlobs(context.Background(), after, deep)
+		s, err := c.BlockStore().Fsck(context.Background(), after, deep)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,34 +224,34 @@ func TestBlobOddities(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, id := range []string{"", "x", strings.Repeat("0", 32), strings.Repeat("f", 32), strings.Repeat("g", 32), strings.Repeat("é", 16), "../../cluster", strings.Repeat("a", 1000)} {
-		_, errStat := c.StatBlob(ctx, id, 0, 0, false)
-		_, errRead := c.ReadBlob(ctx, id, make([]byte, 10), 0)
-		for _, err := range []error{errStat, errRead, c.DeleteBlob(ctx, id)} {
+		_, errStat := c.Blobs().Stat(ctx, id, 0, 0, false)
+		_, errRead := c.Blobs().Read(ctx, id, make([]byte, 10), 0)
+		for _, err := range []error{errStat, errRead, c.Blobs().Delete(ctx, id)} {
 			if !errors.Is(err, client.ErrNoBlob) {
 				t.Errorf("id %q: %v", id, err)
 			}
 		}
 	}
 	id := putBlob(t, c, strings.Repeat("n", api.BlobNameBytesMax), []byte("hello"))
-	if _, err := c.PutBlob(ctx, strings.Repeat("n", api.BlobNameBytesMax+1), strings.NewReader("hello")); !errors.Is(err, table.ErrLimit) {
+	if _, err := c.Blobs().Put(ctx, strings.Repeat("n", api.BlobNameBytesMax+1), strings.NewReader("hello")); !errors.Is(err, table.ErrLimit) {
 		t.Errorf("a name that is too long: %v", err)
 	}
 	p := make([]byte, 10)
-	if n, err := c.ReadBlob(ctx, id, p, 3); err != nil || string(p[:n]) != "lo" {
+	if n, err := c.Blobs().Read(ctx, id, p, 3); err != nil || string(p[:n]) != "lo" {
 		t.Errorf("read across the end: %q, %v", p[:n], err)
 	}
-	if n, err := c.ReadBlob(ctx, id, p, 5); err != nil || n != 0 {
+	if n, err := c.Blobs().Read(ctx, id, p, 5); err != nil || n != 0 {
 		t.Errorf("read behind the end: %d, %v", n, err)
 	}
 	bad := errors.New("reader is odd")
-	if _, err := c.PutBlob(ctx, "", io.MultiReader(bytes.NewReader(make([]byte, 3<<20)), &failing{bad})); !errors.Is(err, bad) {
+	if _, err := c.Blobs().Put(ctx, "", io.MultiReader(bytes.NewReader(make([]byte, 3<<20)), &failing{bad})); !errors.Is(err, bad) {
 		t.Errorf("a reader that fails: %v", err)
 	}
-	if page, err := c.Blobs(ctx, "", true); err != nil || len(page.Blobs) != 1 || page.Blobs[0].ID != id {
+	if page, err := c.Blobs().List(ctx, "", true); err != nil || len(page.Blobs) != 1 || page.Blobs[0].ID != id {
 		t.Errorf("left: %+v, %v", page, err)
 	}
 	for _, after := range []string{"x", "/blobs/x", "#", "unnamed#x", "/tablets#99999999999999999999", "/tablets/x/y#-1"} {
-		if s, err := c.FsckBlobs(ctx, after, false); err == nil && len(s.Findings) > 0 || err != nil && !errors.Is(err, rpc.CodeBadRequest) {
+		if s, err := c.BlockStore().Fsck(ctx, after, false); err == nil && len(s.Findings) > 0 || err != nil && !errors.Is(err, rpc.CodeBadRequest) {
 			t.Errorf("a step from %q: %+v, %v", after, s, err)
 		}
 	}
@@ -287,7 +287,7 @@ func testUnnamed(t *testing.T, f *fleet, c *client.Client, id string) {
 	if s := statBlob(t, c, id, true); s.Kind != api.BlobUnnamed || replicas(s)[api.ReplicaGood] != 1 {
 		t.Errorf("a blob without a name: %+v", s)
 	}
-	if err := c.DeleteBlob(ctx, id); !errors.Is(err, client.ErrNoBlob) {
+	if err := c.Blobs().Delete(ctx, id); !errors.Is(err, client.ErrNoBlob) {
 		t.Errorf("delete a blob that has no name: %v", err)
 	}
 }

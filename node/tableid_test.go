@@ -56,7 +56,7 @@ func TestTableID(t *testing.T) {
 	c := f.client(0)
 	create := func() uint64 {
 		t.Helper()
-		s, err := c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"})
+		s, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestTableID(t *testing.T) {
 	check(0, nil)
 	check(first, nil)
 	check(first+1000, api.ErrTableReplaced)
-	if err := c.DropTable(ctx, "t"); err != nil {
+	if err := c.Tables().Drop(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	check(0, api.ErrNoTable)
@@ -129,7 +129,7 @@ func TestScanOfReplacedTable(t *testing.T) {
 	defer conn.Close()
 	create := func() uint64 {
 		t.Helper()
-		s, err := c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"})
+		s, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestScanOfReplacedTable(t *testing.T) {
 		if err := conn.CallKeep(ctx, api.MethodScanOpen, req.Append, got.Decode); err != nil || got.Cursor == 0 {
 			t.Fatalf("cursor %d, %v", got.Cursor, err)
 		}
-		if err := c.DropTable(ctx, "t"); err != nil {
+		if err := c.Tables().Drop(ctx, "t"); err != nil {
 			t.Fatal(err)
 		}
 		id = create()
@@ -192,7 +192,7 @@ func TestTableIDTellsNothing(t *testing.T) {
 		return all
 	}
 	missing := answers(7)
-	s, err := admin.CreateTable(ctx, "t", table.FamilySpec{Name: "f"})
+	s, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}

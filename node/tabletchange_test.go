@@ -20,7 +20,7 @@ func tabletsOf(t *testing.T, c *client.Client, name string, want int) []client.T
 	var last []client.TabletInfo
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		info, err := c.Describe(ctx, name)
+		info, err := c.Tables().Describe(ctx, name)
 		cancel()
 		if err != nil {
 			continue
@@ -56,7 +56,7 @@ func TestTabletsAreChangedUnderTraffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTable(ctx, "t", spec); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", spec); err != nil {
 		t.Fatal(err)
 	}
 	row := func(i int) string { return fmt.Sprintf("row%02d", i%100) }
@@ -89,23 +89,23 @@ func TestTabletsAreChangedUnderTraffic(t *testing.T) {
 		rounds = max(1, times)
 	}
 	for round := range rounds {
-		split := must(c.SplitTablet(ctx, "t", row(30)))
+		split := must(c.Tablets().Split(ctx, "t", row(30)))
 		if string(split.At) != row(30) || split.Lower == split.ID {
 			t.Fatalf("split: %+v", split)
 		}
-		must(c.SplitTablet(ctx, "t", row(60)))
-		must(c.MergeTablets(ctx, "t", client.TabletRef{Row: row(10)})) // where they are, right after the split
+		must(c.Tablets().Split(ctx, "t", row(60)))
+		must(c.Tablets().Merge(ctx, "t", client.TabletRef{Row: row(10)})) // where they are, right after the split
 		tablets := tabletsOf(t, c, "t", 2)
 		for i := range f.nodes {
 			to := f.cfgs[(i+round)%3].Name
-			done := must(c.MoveTablet(ctx, "t", client.TabletRef{ID: tablets[i%2].ID}, to))
+			done := must(c.Tablets().Move(ctx, "t", client.TabletRef{ID: tablets[i%2].ID}, to))
 			if done.ID != tablets[i%2].ID || f.nodes[(i+round)%3].ID() != done.Node {
 				t.Errorf("moved to %s: %+v", to, done)
 			}
 		}
-		one := must(c.MergeTablets(ctx, "t", client.TabletRef{Row: row(99)})) // on two nodes
-		must(c.SplitTablet(ctx, "t", row(45)))
-		if again := must(c.MergeTablets(ctx, "t", client.TabletRef{Row: row(50)})); again.ID != one.ID {
+		one := must(c.Tablets().Merge(ctx, "t", client.TabletRef{Row: row(99)})) // on two nodes
+		must(c.Tablets().Split(ctx, "t", row(45)))
+		if again := must(c.Tablets().Merge(ctx, "t", client.TabletRef{Row: row(50)})); again.ID != one.ID {
 			t.Errorf("merged into %d, and then into %d", one.ID, again.ID)
 		}
 		// Its server closes at once: the next server of the tablet finds one.
@@ -142,13 +142,13 @@ func TestTabletsAreChangedUnderTraffic(t *testing.T) {
 // refusals asks for what cannot be.
 func refusals(t *testing.T, ctx context.Context, c *client.Client) {
 	split := func(table, at string) func() error {
-		return func() error { _, err := c.SplitTablet(ctx, table, at); return err }
+		return func() error { _, err := c.Tablets().Split(ctx, table, at); return err }
 	}
 	move := func(table string, id uint64, to string) func() error {
-		return func() error { _, err := c.MoveTablet(ctx, table, client.TabletRef{ID: id}, to); return err }
+		return func() error { _, err := c.Tablets().Move(ctx, table, client.TabletRef{ID: id}, to); return err }
 	}
 	merge := func(table string, id uint64) func() error {
-		return func() error { _, err := c.MergeTablets(ctx, table, client.TabletRef{ID: id}); return err }
+		return func() error { _, err := c.Tablets().Merge(ctx, table, client.TabletRef{ID: id}); return err }
 	}
 	if err := split("t", "row10")(); err != nil {
 		t.Fatal(err)
@@ -166,19 +166,19 @@ func refusals(t *testing.T, ctx context.Context, c *client.Client) {
 		{"move to no node", move("t", 1, "n9"), client.ErrNodeNotFound},
 		{"merge no tablet", merge("t", 1<<40), client.ErrNoTablet},
 		{"merge METADATA", merge("METADATA", 2), client.ErrSystemTable},
-		{"compact no tablet", func() error { return c.CompactTablet(ctx, "t", client.TabletRef{ID: 1 << 40}, true) }, client.ErrNoTablet},
+		{"compact no tablet", func() error { return c.Tablets().Compact(ctx, "t", client.TabletRef{ID: 1 << 40}, true) }, client.ErrNoTablet},
 	} {
 		if err := x.do(); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v, want %v", x.what, err, x.want)
 		}
 	}
-	if err := c.CompactTablet(ctx, "t", client.TabletRef{Row: "row50"}, true); err != nil {
+	if err := c.Tablets().Compact(ctx, "t", client.TabletRef{Row: "row50"}, true); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.MergeTablets(ctx, "t", client.TabletRef{Row: "row05"}); err != nil {
+	if _, err := c.Tablets().Merge(ctx, "t", client.TabletRef{Row: "row05"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.MergeTablets(ctx, "t", client.TabletRef{Row: "row05"}); !errors.Is(err, client.ErrNoTablet) {
+	if _, err := c.Tablets().Merge(ctx, "t", client.TabletRef{Row: "row05"}); !errors.Is(err, client.ErrNoTablet) {
 		t.Errorf("merge the only tablet: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // servedTable makes a table, waits until a row of it is written, and returns its tablet's row of METADATA.
 func servedTable(ctx context.Context, t *testing.T, n *Node, c *client.Client) *metadata.Row {
 	t.Helper()
-	schema, err := c.CreateTable(ctx, "t")
+	schema, err := c.Tables().Create(ctx, "t")
 	if err != nil {
 		t.Fatal(err)
 	}

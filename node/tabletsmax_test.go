@@ -17,10 +17,10 @@ func TestTabletsAskedFor(t *testing.T) {
 	defer cancel()
 	makeTable(ctx, t, c, "d", "h")
 	n.tabletAdmin.TabletsMax = 4
-	if _, err := c.SplitTablet(ctx, "t", "m"); err != nil {
+	if _, err := c.Tablets().Split(ctx, "t", "m"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.SplitTablet(ctx, "t", "r")
+	_, err := c.Tablets().Split(ctx, "t", "r")
 	var over *table.LimitError
 	if !errors.As(err, &over) || over.Limit != 4 || over.Got != 5 {
 		t.Errorf("split into a fifth tablet: %v", err)

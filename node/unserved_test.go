@@ -61,7 +61,7 @@ func TestUnservedTablet(t *testing.T) {
 	var reported *client.UnservedTablets
 	var err error
 	for ; ; timing.Sleep(ctx, 50*time.Millisecond) {
-		if reported, err = c.UnservedTablets(ctx); err != nil {
+		if reported, err = c.Tablets().Unserved(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if reported.Total > 0 && reported.Tablets[0].Tries >= retriesSeen {
@@ -98,7 +98,7 @@ func TestUnservedTablet(t *testing.T) {
 		t.Fatalf("read what the tablet has: %v", err)
 	}
 	for ; reported.Total > 0; timing.Sleep(ctx, 50*time.Millisecond) {
-		if reported, err = c.UnservedTablets(ctx); err != nil {
+		if reported, err = c.Tablets().Unserved(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	if now := history(); now[0] != "loaded on "+s.name || now[1] != "unloaded by "+other {
 		t.Errorf("loaded where it could not be before another server had it: %q", now)
 	}
-	must(c.DropTable(ctx, "t"))
+	must(c.Tables().Drop(ctx, "t"))
 	for err := error(nil); !errors.Is(err, metarows.ErrNoRow); timing.Sleep(ctx, 10*time.Millisecond) {
 		if _, err = n.rows.Get(ctx, schema.ID, nil); err != nil && !errors.Is(err, metarows.ErrNoRow) {
 			t.Fatal(err)

@@ -17,11 +17,11 @@ func TestUsageOfCluster(t *testing.T) {
 	f := form(t, 3)
 	ctx := within(t, 120*time.Second)
 	c := f.client(0)
-	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+	if _, err := c.Tables().CreateSplit(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
 		t.Fatal(err)
 	}
 	for i, row := range []string{"a", "b", "c"} {
-		if _, err := c.MoveTablet(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
+		if _, err := c.Tablets().Move(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
 			t.Fatal(err)
 		}
 		m := client.NewRowMutation(row).Set("f:q", make([]byte, 1000)).Set("g:q", make([]byte, 3000))
@@ -30,7 +30,7 @@ func TestUsageOfCluster(t *testing.T) {
 		}
 	}
 	for i := range f.nodes {
-		u := good(f.client(i).Usage(ctx, "t"))
+		u := good(f.client(i).Tables().Usage(ctx, "t"))
 		if len(u.Tables) != 1 || len(u.Silent) != 0 || u.Tables[0].Tablets != 3 || len(u.Tables[0].Families) != 2 {
 			t.Fatalf("by node %d: %+v", i, u)
 		}
@@ -39,10 +39,10 @@ func TestUsageOfCluster(t *testing.T) {
 			t.Errorf("by node %d: in memory %+v", i, all)
 		}
 	}
-	if err := c.Compact(ctx, "t", true); err != nil {
+	if err := c.Tables().Compact(ctx, "t", true); err != nil {
 		t.Fatal(err)
 	}
-	all := good(c.Usage(ctx, "")).Tables
+	all := good(c.Tables().Usage(ctx, "")).Tables
 	for _, x := range all {
 		if x.Unserved != 0 {
 			t.Errorf("all is served, and %d tablets of %s are missing", x.Unserved, x.Name)
@@ -61,11 +61,11 @@ func TestUsageWithoutANode(t *testing.T) {
 	ctx := within(t, 120*time.Second)
 	masterID := f.master()
 	c, dies := f.client(masterID), (masterID+1)%3
-	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := c.Tables().CreateSplit(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	for i, row := range []string{"a", "b", "c"} {
-		if _, err := c.MoveTablet(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
+		if _, err := c.Tablets().Move(ctx, "t", client.TabletRef{Row: row}, f.cfgs[i].Name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestUsageWithoutANode(t *testing.T) {
 			gone = true
 		default:
 		}
-		u, err := c.Usage(ctx, "t")
+		u, err := c.Tables().Usage(ctx, "t")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestUsageIsForWhoMayKnow(t *testing.T) {
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
-	if _, err := admin.CreateSplitTable(ctx, "t", []string{"row5"}, table.FamilySpec{Name: "a"}, table.FamilySpec{Name: "b"}); err != nil {
+	if _, err := admin.Tables().CreateSplit(ctx, "t", []string{"row5"}, table.FamilySpec{Name: "a"}, table.FamilySpec{Name: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 10 {
@@ -123,41 +123,41 @@ func TestUsageIsForWhoMayKnow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	u := good(admin.Usage(ctx, "t"))
+	u := good(admin.Tables().Usage(ctx, "t"))
 	if len(u.Tables) != 1 || len(u.Silent) != 0 || u.Tables[0].Tablets != 2 || len(u.Tables[0].Families) != 2 {
 		t.Fatalf("%+v", u)
 	}
 	if a, b := u.Tables[0].Families[0], u.Tables[0].Families[1]; a.MemtableBytes < 10_000 || b.MemtableBytes < 2*a.MemtableBytes || a.MemtableBytes+b.MemtableBytes != u.Tables[0].MemtableBytes {
 		t.Errorf("in memory %+v, %+v", a, b)
 	}
-	if err := admin.Compact(ctx, "t", true); err != nil {
+	if err := admin.Tables().Compact(ctx, "t", true); err != nil {
 		t.Fatal(err)
 	}
-	u = good(admin.Usage(ctx, ""))
+	u = good(admin.Tables().Usage(ctx, ""))
 	last := u.Tables[len(u.Tables)-1]
 	if u.Tables[0].Name != "METADATA" || last.Name != "t" || last.DiskBytes < 1000 || last.MemtableBytes != 0 || last.Families[1].DiskBytes < 2*last.Families[0].DiskBytes {
 		t.Errorf("of all: %+v", u)
 	}
 	ann := f.clientAs(0, client.Config{Credential: f.user(admin, "ann")})
-	if _, err := ann.Usage(ctx, ""); !errors.Is(err, client.ErrPermission) {
+	if _, err := ann.Tables().Usage(ctx, ""); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("all tables, by one without rights: %v", err)
 	}
-	if _, err := ann.Usage(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
+	if _, err := ann.Tables().Usage(ctx, "t"); !errors.Is(err, client.ErrNoTable) {
 		t.Errorf("a table, by one who does not see it: %v", err)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ann.Usage(ctx, "t"); !errors.Is(err, client.ErrPermission) {
+	if _, err := ann.Tables().Usage(ctx, "t"); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("by a reader: %v", err)
 	}
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "admin"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "admin"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ann.Usage(ctx, "t"); err != nil {
+	if _, err := ann.Tables().Usage(ctx, "t"); err != nil {
 		t.Errorf("by an administrator of the table: %v", err)
 	}
-	if _, err := admin.Usage(ctx, "none"); !errors.Is(err, client.ErrNoTable) {
+	if _, err := admin.Tables().Usage(ctx, "none"); !errors.Is(err, client.ErrNoTable) {
 		t.Errorf("of no table: %v", err)
 	}
 }

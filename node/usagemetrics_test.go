@@ -13,10 +13,10 @@ import (
 func TestUsageMetrics(t *testing.T) {
 	n, c := startInternal(t)
 	ctx := t.Context()
-	if _, err := c.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 20}, 50*time.Millisecond); err != nil {
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 20}, 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	reported := func() (memtable, refusals float64) {

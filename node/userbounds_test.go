@@ -59,7 +59,7 @@ func TestUserFillsLockService(t *testing.T) {
 	var dial []func()
 	for _, name := range names {
 		cred := f.user(admin, name)
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
 			t.Fatal(err)
 		}
 		dial = append(dial, func() { as[name] = &locker{conn: f.dialAs(0, cred)} })
@@ -77,10 +77,10 @@ func TestUserFillsLockService(t *testing.T) {
 	}
 	cluster := func(round int) {
 		t.Helper()
-		if _, err := admin.CreateTable(ctx, fmt.Sprintf("made%d", round), table.FamilySpec{Name: "f"}); err != nil {
+		if _, err := admin.Tables().Create(ctx, fmt.Sprintf("made%d", round), table.FamilySpec{Name: "f"}); err != nil {
 			t.Errorf("create a table: %v", err)
 		}
-		if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: fmt.Sprintf("made%d", round), Rights: "read"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: fmt.Sprintf("made%d", round), Rights: "read"}); err != nil {
 			t.Errorf("grant: %v", err)
 		}
 	}
@@ -119,7 +119,7 @@ func (l *locker) fill(ctx context.Context, t *testing.T, dir string) {
 
 // putSmall stores a blob of a few bytes.
 func putSmall(ctx context.Context, c *client.Client) (client.BlobInfo, error) {
-	return c.PutBlob(ctx, "small", strings.NewReader("small"))
+	return c.Blobs().Put(ctx, "small", strings.NewReader("small"))
 }
 
 // TestBlobsCountForUser: the names of a user's blobs count in the user's share of the lock service, and no longer
@@ -130,7 +130,7 @@ func TestBlobsCountForUser(t *testing.T) {
 	admin, ctx := secureOne(t, f)
 	ann, bob := f.user(admin, "ann"), f.user(admin, "bob")
 	for _, name := range []string{"ann", "bob"} {
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestBlobsCountForUser(t *testing.T) {
 	}
 	_, refused := refusedAt(t, 1, func(int) error { return l.set(ctx, large, 200<<10) })
 	wantLimitOf(t, refused, metaapi.LimitUser)
-	if err := admin.DeleteBlob(ctx, b.ID); err != nil {
+	if err := admin.Blobs().Delete(ctx, b.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.set(ctx, large, 200<<10); err != nil {
@@ -170,7 +170,7 @@ func TestUserOpensSessions(t *testing.T) {
 	as := map[string]*locker{}
 	for _, name := range []string{"ann", "bob"} {
 		cred := f.user(admin, name)
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Rights: "write"}); err != nil {
 			t.Fatal(err)
 		}
 		as[name] = f.locker(t, cred)
@@ -223,7 +223,7 @@ func TestClientsFillOpenLockService(t *testing.T) {
 	if _, err := putSmall(ctx, f.client(0)); !errors.Is(err, table.ErrLimit) {
 		t.Errorf("a blob: %v", err)
 	}
-	if _, err := f.client(0).CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := f.client(0).Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Errorf("create a table: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestUserOpensScans(t *testing.T) {
 	as := map[string]*rpc.Conn{}
 	for _, name := range []string{"ann", "bob", "carl", "dora", "erin"} {
 		cred := f.user(admin, name)
-		if err := admin.Grant(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: name, Table: "t", Rights: "read"}); err != nil {
 			t.Fatal(err)
 		}
 		as[name] = f.dialAs(0, cred)

@@ -17,19 +17,19 @@ func TestDisabledUser(t *testing.T) {
 	t.Parallel()
 	f, admin, _ := secureThree(t)
 	ctx := within(t, 60*time.Second)
-	if _, err := admin.CreateTable(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.Table("u").Apply(ctx, client.NewRowMutation("r").Set("f:q", []byte("v"))); err != nil {
 		t.Fatal(err)
 	}
-	tok, _, err := admin.AddToken(ctx, "eve", 0, "")
+	tok, _, err := admin.Users().AddToken(ctx, "eve", 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ways := []client.Config{{Credential: f.user(admin, "eve"), RetryTimeMax: -1}, {Token: tok, RetryTimeMax: -1}}
 	grant := client.Grant{Principal: "eve", Table: "u", Family: "f", Rights: "read"}
-	if err := admin.Grant(ctx, grant); err != nil {
+	if err := admin.Grants().Add(ctx, grant); err != nil {
 		t.Fatal(err)
 	}
 	var eves []*client.Client
@@ -75,25 +75,25 @@ func TestDisabledUser(t *testing.T) {
 			t.Errorf("who eve is: %+v, %v", me, err)
 		}
 	}
-	if err := admin.DisableUser(ctx, "eve"); err != nil {
+	if err := admin.Users().Disable(ctx, "eve"); err != nil {
 		t.Fatal(err)
 	}
 	each("disabled", out)
 	if _, err := client.Open(ctx, f.nodes[1].RPCAddr(), ways[1]); !errors.Is(err, client.ErrUnauthenticated) {
 		t.Errorf("a connection of one who is disabled: %v", err)
 	}
-	users, err := admin.Users(ctx)
+	users, err := admin.Users().List(ctx)
 	if err != nil || len(users) != 2 || !users[1].Disabled || users[1].Name != "eve" {
 		t.Errorf("users: %+v, %v", users, err)
 	}
-	if err := errors.Join(admin.EnableUser(ctx, "eve"), admin.EnableUser(ctx, "eve")); err != nil {
+	if err := errors.Join(admin.Users().Enable(ctx, "eve"), admin.Users().Enable(ctx, "eve")); err != nil {
 		t.Fatal(err)
 	}
 	each("enabled", read)
 	for what, do := range map[string]func() error{
-		"disabled": func() error { return admin.DisableUser(ctx, "admin") },
-		"revoked":  func() error { return admin.RevokeUser(ctx, "admin") },
-		"removed":  func() error { return admin.RemoveUser(ctx, "admin") },
+		"disabled": func() error { return admin.Users().Disable(ctx, "admin") },
+		"revoked":  func() error { return admin.Users().Revoke(ctx, "admin") },
+		"removed":  func() error { return admin.Users().Remove(ctx, "admin") },
 	} {
 		if err := do(); !errors.Is(err, client.ErrLastAdmin) {
 			t.Errorf("the only administrator is %s: %v", what, err)
@@ -101,16 +101,16 @@ func TestDisabledUser(t *testing.T) {
 	}
 	// A disabled user does not count, and an enabled one does.
 	root := client.Grant{Principal: "eve", Rights: "admin"}
-	if err := errors.Join(admin.Grant(ctx, root), admin.DisableUser(ctx, "eve")); err != nil {
+	if err := errors.Join(admin.Grants().Add(ctx, root), admin.Users().Disable(ctx, "eve")); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.DisableUser(ctx, "admin"); !errors.Is(err, client.ErrLastAdmin) {
+	if err := admin.Users().Disable(ctx, "admin"); !errors.Is(err, client.ErrLastAdmin) {
 		t.Errorf("the only administrator who is enabled is disabled: %v", err)
 	}
-	if err := errors.Join(admin.EnableUser(ctx, "eve"), admin.DisableUser(ctx, "admin")); err != nil {
+	if err := errors.Join(admin.Users().Enable(ctx, "eve"), admin.Users().Disable(ctx, "admin")); err != nil {
 		t.Error(err)
 	}
-	if err := eves[0].DisableUser(ctx, "eve"); !errors.Is(err, client.ErrLastAdmin) {
+	if err := eves[0].Users().Disable(ctx, "eve"); !errors.Is(err, client.ErrLastAdmin) {
 		t.Errorf("the last administrator disables herself: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestRequestsOfTheDisabled(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	admin, ctx := secureOne(t, f)
 	cred := f.user(admin, "ann")
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "write"}); err != nil {
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "write"}); err != nil {
 		t.Fatal(err)
 	}
 	put := func(conn *rpc.Conn, bytes int) error {
@@ -129,7 +129,7 @@ func TestRequestsOfTheDisabled(t *testing.T) {
 		return conn.Call(ctx, api.MethodMutate, (&api.MutateRequest{Table: "t", Row: table.RowMutation{Row: []byte("r"), Mutations: set}}).Append, nil)
 	}
 	old := f.dialAs(0, cred)
-	if err := errors.Join(put(old, 1<<20), admin.DisableUser(ctx, "ann")); err != nil {
+	if err := errors.Join(put(old, 1<<20), admin.Users().Disable(ctx, "ann")); err != nil {
 		t.Fatal(err)
 	}
 	if err := put(old, 1000); !errors.Is(err, rpc.CodeUnauthenticated) {
@@ -141,13 +141,13 @@ func TestRequestsOfTheDisabled(t *testing.T) {
 			t.Errorf("a large request on a connection %s: %v", what, err)
 		}
 	}
-	if err := admin.EnableUser(ctx, "ann"); err != nil {
+	if err := admin.Users().Enable(ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if err := put(f.dialAs(0, cred), 1<<20); err != nil {
 		t.Errorf("a large request when she is enabled: %v", err)
 	}
-	tok, _, err := admin.AddToken(ctx, "ann", 0, "")
+	tok, _, err := admin.Users().AddToken(ctx, "ann", 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}

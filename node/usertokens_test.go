@@ -45,13 +45,13 @@ func TestTokensOfUser(t *testing.T) {
 	admin, ctx := f.client(0), within(t, 90*time.Second)
 	count := func() string {
 		all := map[string]int{}
-		for _, u := range good(admin.Users(ctx)) {
+		for _, u := range good(admin.Users().List(ctx)) {
 			all[u.Name] = len(u.Tokens)
 		}
 		return fmt.Sprint(all)
 	}
 	for _, name := range []string{"ann", "bob"} {
-		if _, _, err := admin.AddToken(ctx, name, 0, ""); err != nil {
+		if _, _, err := admin.Users().AddToken(ctx, name, 0, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,20 +63,20 @@ func TestTokensOfUser(t *testing.T) {
 	if got, want := count(), "map[admin:0 ann:1002 bob:7]"; got != want {
 		t.Fatalf("tokens: %s, want %s", got, want)
 	}
-	if _, _, err := admin.AddToken(ctx, "ann", 0, ""); err != nil {
+	if _, _, err := admin.Users().AddToken(ctx, "ann", 0, ""); err != nil {
 		t.Errorf("the thousandth token: %v", err)
 	}
 	if got, want := count(), "map[admin:0 ann:1000 bob:4]"; got != want {
 		t.Errorf("tokens once another was made: %s, want %s", got, want)
 	}
 	var limit *table.LimitError
-	if _, _, err := admin.AddToken(ctx, "ann", 0, ""); !errors.As(err, &limit) || limit.Limit != 1000 || limit.Got != 1001 {
+	if _, _, err := admin.Users().AddToken(ctx, "ann", 0, ""); !errors.As(err, &limit) || limit.Limit != 1000 || limit.Got != 1001 {
 		t.Errorf("one token more: %v", err)
 	}
-	if _, _, err := admin.AddUser(ctx, "ann", 0); err != nil {
+	if _, _, err := admin.Users().Add(ctx, "ann", 0); err != nil {
 		t.Errorf("a certificate: %v", err)
 	}
-	if _, _, err := admin.AddToken(ctx, "bob", 0, ""); err != nil {
+	if _, _, err := admin.Users().AddToken(ctx, "bob", 0, ""); err != nil {
 		t.Errorf("a token of another: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestUnreadableTokens(t *testing.T) {
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
 	admin, ctx, n := f.client(0), within(t, 60*time.Second), f.nodes[0]
-	_, _, err := admin.AddToken(ctx, "ann", 0, "") // there is nobody new while it is not known what of him there was
+	_, _, err := admin.Users().AddToken(ctx, "ann", 0, "") // there is nobody new while it is not known what of him there was
 	if err := errors.Join(err, n.PutFile(ctx, tokensDir+"0102030405060708", []byte("\x93\x02\x03\x04"))); err != nil {
 		t.Fatal(err)
 	}
@@ -97,10 +97,10 @@ func TestUnreadableTokens(t *testing.T) {
 		revoke     func() error
 		want       error
 	}{
-		{"a record", "", func() error { return admin.RevokeUser(ctx, "ann") }, nil},
-		{"the list", tokensDir + "folder/x", func() error { return admin.RevokeUser(ctx, "ann") }, client.ErrAmbiguous},
+		{"a record", "", func() error { return admin.Users().Revoke(ctx, "ann") }, nil},
+		{"the list", tokensDir + "folder/x", func() error { return admin.Users().Revoke(ctx, "ann") }, client.ErrAmbiguous},
 	} {
-		tok, _, err := admin.AddToken(ctx, "ann", 0, "")
+		tok, _, err := admin.Users().AddToken(ctx, "ann", 0, "")
 		if err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}

@@ -10,17 +10,7 @@ import (
 // callGC calls a method with the parameters r.
 func (m *Remote) callGC(ctx context.Context, method string, r gcRequest, decode func(*wire.Decoder)) error {
 	r.gcShape = gcShapeOf(method)
-	conn, err := m.conn(ctx, laneCalls)
-	if err != nil {
-		return err
-	}
-	err = conn.Call(ctx, method, r.append, func(d *wire.Decoder) error {
-		if decode != nil {
-			decode(d)
-		}
-		return d.Err()
-	})
-	return callError(err)
+	return m.conns.call(ctx, laneCalls, method, r.append, decode)
 }
 
 // BeginSweep implements Sweep.

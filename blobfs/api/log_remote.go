@@ -11,7 +11,7 @@ import (
 // callLog calls a method with the parameters r.
 func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logRequest, decode func(*wire.Decoder)) error {
 	r.logShape = logShapeOf(method)
-	return m.callWith(ctx, lane, method, r.append, decode)
+	return m.conns.call(ctx, lane, method, r.append, decode)
 }
 
 // OpenLog implements Logs.
@@ -29,7 +29,7 @@ func (m *Remote) AppendLog(ctx context.Context, a local.LogAppend, done func(int
 		return
 	}
 	r := logRequest{logShape: logShapeOf(MethodLogAppend), log: a.Log, seq: a.Seq, epoch: a.Epoch, start: a.Start, pos: a.Pos, frames: a.Frames}
-	conn, err := m.conn(ctx, laneLogs)
+	conn, err := m.conns.get(ctx, laneLogs)
 	if err != nil {
 		done(0, err)
 		return

@@ -2,147 +2,37 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 )
 
-// A lane is a connection for one kind of traffic, so that small calls do not wait behind bulk data.
-type lane int
-
-const (
-	laneCalls   lane = iota // small calls
-	laneStreams             // of writers
-	laneReads
-	laneLogs // appends
-	lanes
-)
-
-// dialTimeout bounds a dial, since other callers of the lane wait for it.
-const dialTimeout = 3 * time.Second
-
 // Remote is the client of another node's Peer. It dials on first use, and again after a connection
 // is lost. It is safe for concurrent use.
-type Remote struct {
-	dial func(ctx context.Context) (*rpc.Conn, error)
-	lane [lanes]laneConn
-}
-
-// laneConn is the connection of a lane.
-type laneConn struct {
-	// dialing is a lock of capacity 1, held while dialing or looking for a connection. Callers wait
-	// for it no longer than their context allows.
-	dialing chan struct{}
-	conn    *rpc.Conn
-	closed  bool
-}
+type Remote struct{ conns conns }
 
 // NewRemote returns the client of the Peer that dial connects to. It owns the connections.
 func NewRemote(dial func(ctx context.Context) (*rpc.Conn, error)) *Remote {
-	m := &Remote{dial: dial}
-	for i := range m.lane {
-		m.lane[i].dialing = make(chan struct{}, 1)
-	}
+	m := &Remote{}
+	m.conns.init(dial)
 	return m
 }
 
 // Close closes the connections, which fails all calls.
-func (m *Remote) Close() error {
-	var errs []error
-	for i := range m.lane {
-		l := &m.lane[i]
-		l.dialing <- struct{}{}
-		l.closed = true
-		if l.conn != nil {
-			errs = append(errs, l.conn.Close())
-		}
-		<-l.dialing
-	}
-	return errors.Join(errs...)
-}
-
-// conn returns the lane's connection, and dials if there is none.
-func (m *Remote) conn(ctx context.Context, lane lane) (*rpc.Conn, error) {
-	l := &m.lane[lane]
-	select {
-	case l.dialing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
-	}
-	defer func() { <-l.dialing }()
-	if l.closed {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, local.ErrClosed)
-	}
-	if l.conn != nil && l.conn.Err() == nil {
-		return l.conn, nil
-	}
-	if l.conn != nil {
-		_ = l.conn.Close()
-		l.conn = nil
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	c, err := m.dial(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	l.conn = c
-	return c, nil
-}
-
-// callError converts the error of a call. A failure that is not an answer of the node is
-// ErrUnreachable.
-func callError(err error) error {
-	var answer *rpc.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &answer):
-		return FromRPC(err)
-	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
-}
+func (m *Remote) Close() error { return m.conns.close() }
 
 // call calls a method of extents with the parameters r.
 func (m *Remote) call(ctx context.Context, lane lane, method string, r request, decode func(*wire.Decoder)) error {
 	r.shape = shapeOf[method]
-	return m.callWith(ctx, lane, method, r.append, decode)
-}
-
-// callWith calls a method with the parameters that params encodes.
-func (m *Remote) callWith(ctx context.Context, lane lane, method string, params func(*wire.Encoder), decode func(*wire.Decoder)) error {
-	conn, err := m.conn(ctx, lane)
-	if err != nil {
-		return err
-	}
-	err = conn.Call(ctx, method, params, func(d *wire.Decoder) error {
-		if decode != nil {
-			decode(d)
-		}
-		return d.Err()
-	})
-	return callError(err)
+	return m.conns.call(ctx, lane, method, r.append, decode)
 }
 
 // send calls a method of a stream.
 func (m *Remote) send(ctx context.Context, method string, r request, done func(*wire.Decoder, error)) {
 	r.shape = shapeOf[method]
-	conn, err := m.conn(ctx, laneStreams)
-	if err != nil {
-		done(nil, err)
-		return
-	}
-	err = conn.Go(ctx, method, r.append, func(d *wire.Decoder, err error) { done(d, callError(err)) })
-	if err != nil {
-		done(nil, callError(err))
-	}
+	m.conns.start(ctx, laneStreams, method, r.append, done)
 }
 
 // Begin implements Extents. Like Piece and Seal it may dial, and blocks while too many bytes of the

@@ -126,7 +126,7 @@ func (b *Bench) dropTables(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, name := range b.tables {
-		if err := b.client.DropTable(ctx, name); err != nil {
+		if err := b.client.Tables().Drop(ctx, name); err != nil {
 			errs = append(errs, fmt.Errorf("drop table %s: %w", name, err))
 		}
 	}
@@ -254,14 +254,14 @@ func (b *Bench) createTable(ctx context.Context, suffix string, splits []string,
 	if b.cfg.User != nil {
 		specs = append(specs, table.FamilySpec{Name: "hidden"})
 	}
-	if _, err := b.client.CreateSplitTable(ctx, name, splits, specs...); err != nil {
+	if _, err := b.client.Tables().CreateSplit(ctx, name, splits, specs...); err != nil {
 		return nil, err
 	}
 	b.tables = append(b.tables, name)
 	if b.cfg.User == nil {
 		return b.client.Table(name), nil
 	}
-	if err := b.client.Grant(ctx, client.Grant{Principal: b.cfg.UserName, Table: name, Family: spec.Name, Rights: "read,write"}); err != nil {
+	if err := b.client.Grants().Add(ctx, client.Grant{Principal: b.cfg.UserName, Table: name, Family: spec.Name, Rights: "read,write"}); err != nil {
 		return nil, fmt.Errorf("grant rights to the measuring user: %w", err)
 	}
 	return b.cfg.User.Table(name), nil
@@ -305,7 +305,7 @@ func (b *Bench) fill(ctx context.Context, w Workload, d *dataset) error {
 // compact compacts a table and waits until its merging compactions are done.
 func (b *Bench) compact(ctx context.Context, w Workload, name string) error {
 	b.phase(fmt.Sprintf("%s: compacting", w), nil)
-	if err := b.client.Compact(ctx, name, b.cfg.Major); err != nil {
+	if err := b.client.Tables().Compact(ctx, name, b.cfg.Major); err != nil {
 		return fmt.Errorf("compact the rows to read: %w", err)
 	}
 	return b.quiet(ctx, name)
@@ -324,7 +324,7 @@ func (b *Bench) quiet(ctx context.Context, name string) error {
 	var last state
 	since := time.Now()
 	for began := since; time.Since(since) < b.cfg.quiet && time.Since(began) < quietWait; {
-		info, err := b.client.Describe(ctx, name)
+		info, err := b.client.Tables().Describe(ctx, name)
 		if err != nil {
 			return err
 		}

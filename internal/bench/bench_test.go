@@ -84,7 +84,7 @@ func TestAllWorkloads(t *testing.T) {
 		if w := got[RandomWrite]; w.Ops != 3000 {
 			t.Errorf("batch %d: wrote %d rows", batch, w.Ops)
 		}
-		if schemas, err := c.Tables(context.Background()); err != nil || len(schemas) != 0 {
+		if schemas, err := c.Tables().List(context.Background()); err != nil || len(schemas) != 0 {
 			t.Errorf("%d tables left, %v", len(schemas), err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestInterrupted(t *testing.T) {
 	if err := b.Run(ctx, func(r Result) { t.Errorf("got %+v", r) }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if schemas, err := c.Tables(context.Background()); err != nil || len(schemas) != 0 {
+	if schemas, err := c.Tables().List(context.Background()); err != nil || len(schemas) != 0 {
 		t.Errorf("%d tables left, %v", len(schemas), err)
 	}
 }

@@ -39,7 +39,7 @@ func TestYCSB(t *testing.T) {
 				}
 			}
 		}
-		if schemas, err := c.Tables(context.Background()); err != nil || len(schemas) != 0 {
+		if schemas, err := c.Tables().List(context.Background()); err != nil || len(schemas) != 0 {
 			t.Errorf("%d tables left, %v", len(schemas), err)
 		}
 	}

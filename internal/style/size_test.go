@@ -17,8 +17,7 @@ const (
 var (
 	largePackages = map[string]int{}
 	largeTypes    = map[string]int{
-		"blobfs/api.Remote": 41,
-		"client.Client":     87, "node.Node": 88, "node/quotas.Service": 43, "node.tabletServer": 42,
+		"node.Node": 88, "node/quotas.Service": 43, "node.tabletServer": 42,
 		"node/formation.Former": 42, "tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{

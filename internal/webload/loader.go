@@ -71,11 +71,11 @@ func Prepare(ctx context.Context, c *client.Client, name string) (created bool, 
 		}
 		specs = append(specs, spec)
 	}
-	_, err = c.CreateTable(ctx, name, specs...)
+	_, err = c.Tables().Create(ctx, name, specs...)
 	if !errors.Is(err, client.ErrTableExists) {
 		return err == nil, err
 	}
-	info, err := c.Describe(ctx, name)
+	info, err := c.Tables().Describe(ctx, name)
 	if err != nil {
 		return false, err
 	}

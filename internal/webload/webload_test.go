@@ -190,7 +190,7 @@ func TestPrepareRefusesOtherTables(t *testing.T) {
 	if created, err := webload.Prepare(ctx, c, "webtable"); created || err != nil {
 		t.Errorf("again: %v, %v", created, err)
 	}
-	if _, err := c.CreateTable(ctx, "other", table.FamilySpec{Name: "contents"}); err != nil {
+	if _, err := c.Tables().Create(ctx, "other", table.FamilySpec{Name: "contents"}); err != nil {
 		t.Fatal(err)
 	}
 	var missing *table.NoFamilyError

@@ -72,7 +72,7 @@ func newCluster(ctx context.Context, program, dir, memory string) (*cluster, err
 		return f, err
 	}
 	return f, until(ctx, "three voters", func() error {
-		raft, err := f.c.RaftStatus(ctx)
+		raft, err := f.c.Nodes().RaftStatus(ctx)
 		if err == nil && len(raft.Servers) < nodes {
 			err = fmt.Errorf("%d of %d nodes vote", len(raft.Servers), nodes)
 		}
@@ -155,7 +155,7 @@ func (f *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 
 // leader returns the node that leads the lock service and is the master.
 func (f *cluster) leader(ctx context.Context) (*process, error) {
-	raft, err := f.c.RaftStatus(ctx)
+	raft, err := f.c.Nodes().RaftStatus(ctx)
 	if err != nil {
 		return nil, err
 	}

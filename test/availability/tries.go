@@ -36,12 +36,12 @@ type run struct {
 
 // prepare creates the table and starts the probers.
 func (r *run) prepare(ctx context.Context) (err error) {
-	if r.table, err = r.f.c.CreateTable(ctx, tableName, table.FamilySpec{Name: "f"}); err != nil {
+	if r.table, err = r.f.c.Tables().Create(ctx, tableName, table.FamilySpec{Name: "f"}); err != nil {
 		return err
 	}
 	for i := 1; i < r.o.tablets; i++ {
 		end := fmt.Sprintf("t%04d", i)
-		if _, err := r.f.c.SplitTablet(ctx, tableName, end); err != nil {
+		if _, err := r.f.c.Tablets().Split(ctx, tableName, end); err != nil {
 			return fmt.Errorf("split at %s: %w", end, err)
 		}
 		r.ends = append(r.ends, end)
@@ -226,7 +226,7 @@ func (r *run) changes(ctx context.Context, what string, goal float64, do func(ct
 // split splits a tablet next to the probed row. The lower part shrinks with each call.
 func (r *run) split(ctx context.Context, tablet int) error {
 	r.splits++
-	_, err := r.f.c.SplitTablet(ctx, tableName, rowOf(tablet, fmt.Sprintf("a%06d", 999999-r.splits)))
+	_, err := r.f.c.Tablets().Split(ctx, tableName, rowOf(tablet, fmt.Sprintf("a%06d", 999999-r.splits)))
 	return err
 }
 
@@ -236,7 +236,7 @@ func (r *run) move(ctx context.Context, tablet int) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.f.c.MoveTablet(ctx, tableName, client.TabletRef{Row: r.probers[tablet].row}, to.name)
+	_, err = r.f.c.Tablets().Move(ctx, tableName, client.TabletRef{Row: r.probers[tablet].row}, to.name)
 	return err
 }
 
@@ -320,7 +320,7 @@ func (r *run) empty(ctx context.Context, from *process) error {
 		if row == "" {
 			row = rowOf(9999, "")
 		}
-		if _, err := r.f.c.MoveTablet(ctx, tableName, client.TabletRef{Row: row}, others[i%len(others)].name); err != nil {
+		if _, err := r.f.c.Tablets().Move(ctx, tableName, client.TabletRef{Row: row}, others[i%len(others)].name); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ func (w *blobWriter) work(ctx context.Context, conns []*client.Client, r *rand.R
 
 func (w *blobWriter) put(ctx context.Context, c *client.Client, name string) {
 	w.settle(name, rowUnderWay, "", nil)
-	info, err := c.PutBlob(ctx, name, bytes.NewReader(blobOf(name)))
+	info, err := c.Blobs().Put(ctx, name, bytes.NewReader(blobOf(name)))
 	f, kind := outcomeOf(err)
 	if err == nil {
 		w.ids[name] = info.ID
@@ -84,7 +84,7 @@ func (w *blobWriter) remove(ctx context.Context, c *client.Client, i int) {
 	name := w.names[i]
 	w.names = append(w.names[:i:i], w.names[i+1:]...)
 	w.settle(name, rowDeleting, w.ids[name], nil)
-	err := c.DeleteBlob(ctx, w.ids[name])
+	err := c.Blobs().Delete(ctx, w.ids[name])
 	if err == nil {
 		w.settle(name, rowDeleted, w.ids[name], nil)
 	}
@@ -95,7 +95,7 @@ func (w *blobWriter) remove(ctx context.Context, c *client.Client, i int) {
 // read reads an existing blob. A node that cannot be reached is an error only if must is set.
 func (w *blobWriter) read(ctx context.Context, c *client.Client, name string, must bool) {
 	var b bytes.Buffer
-	_, err := c.GetBlob(ctx, w.ids[name], &b)
+	_, err := c.Blobs().Get(ctx, w.ids[name], &b)
 	_, kind := outcomeOf(err)
 	switch {
 	case err == nil && !bytes.Equal(b.Bytes(), blobOf(name)):
@@ -118,7 +118,7 @@ func (w *blobWriter) check(ctx context.Context, c *client.Client) (int, error) {
 		w.read(ctx, c, name, true)
 	}
 	for after := ""; ; {
-		page, err := c.Blobs(ctx, after, false)
+		page, err := c.Blobs().List(ctx, after, false)
 		if err != nil {
 			return 0, fmt.Errorf("list blobs: %w", err)
 		}

@@ -310,7 +310,7 @@ func (n *node) raft() (*client.RaftStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.RaftStatus(ctx)
+	return conn.Nodes().RaftStatus(ctx)
 }
 
 // leader returns the node that leads the lock service, or nil.

@@ -230,7 +230,7 @@ func (r *wholeRun) crashOne(round int) {
 func (r *wholeRun) serverOf(name string) *node {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
-	info, err := r.db.Describe(ctx, name)
+	info, err := r.db.Tables().Describe(ctx, name)
 	if err == nil && len(info.Tablets) > 0 {
 		for _, n := range r.nodes {
 			if info.Tablets[0].Node == n.String() || info.Tablets[0].Node == n.id {
@@ -261,7 +261,7 @@ func (r *wholeRun) moveAll(int) {
 			ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 			defer cancel()
 			next := r.nodes[(slices.Index(r.nodes, r.serverOf(name))+1)%len(r.nodes)]
-			_, _ = r.db.MoveTablet(ctx, name, client.TabletRef{}, next.String())
+			_, _ = r.db.Tablets().Move(ctx, name, client.TabletRef{}, next.String())
 		})
 	}
 	moves.Wait()
@@ -280,11 +280,11 @@ func (r *wholeRun) splitAndMerge(int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
 	at := rowKey(rowGroups/2, 0)
-	_ = r.db.Compact(ctx, rowsTable, false)
-	_, _ = r.db.SplitTablet(ctx, rowsTable, at)
+	_ = r.db.Tables().Compact(ctx, rowsTable, false)
+	_, _ = r.db.Tablets().Split(ctx, rowsTable, at)
 	time.Sleep(1500 * time.Millisecond)
-	_ = r.db.CompactTablet(ctx, rowsTable, client.TabletRef{}, true)
-	_, _ = r.db.MergeTablets(ctx, rowsTable, client.TabletRef{})
+	_ = r.db.Tablets().Compact(ctx, rowsTable, client.TabletRef{}, true)
+	_, _ = r.db.Tablets().Merge(ctx, rowsTable, client.TabletRef{})
 }
 
 // crashInCompaction kills all nodes while memtables are written out continuously.
@@ -294,7 +294,7 @@ func (r *wholeRun) crashInCompaction(int) {
 	for _, name := range userTables {
 		busy.Go(func() {
 			for ctx.Err() == nil {
-				_ = r.db.Compact(ctx, name, false)
+				_ = r.db.Tables().Compact(ctx, name, false)
 			}
 		})
 	}
@@ -397,7 +397,7 @@ func (r *wholeRun) cutWhileWriting(round int) {
 	for _, name := range userTables {
 		busy.Go(func() {
 			for ctx.Err() == nil {
-				_ = r.db.Compact(ctx, name, false)
+				_ = r.db.Tables().Compact(ctx, name, false)
 			}
 		})
 	}

@@ -186,12 +186,12 @@ func (n *node) copies(x extent) (good []string, err error) {
 // verifyAll makes nodes read all replicas of all blobs.
 func verifyAll(ctx context.Context, db *client.Client) error {
 	for after := ""; ; {
-		page, err := db.Blobs(ctx, after, true)
+		page, err := db.Blobs().List(ctx, after, true)
 		if err != nil {
 			return err
 		}
 		for _, b := range page.Blobs {
-			if _, err := db.StatBlob(ctx, b.ID, 0, 0, true); err != nil && !errors.Is(err, client.ErrNoBlob) {
+			if _, err := db.Blobs().Stat(ctx, b.ID, 0, 0, true); err != nil && !errors.Is(err, client.ErrNoBlob) {
 				return err
 			}
 		}

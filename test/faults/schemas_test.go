@@ -141,7 +141,7 @@ func newSchemaRun(c *cluster, seed uint64) *schemaRun {
 	r.db = r.open()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	if _, err := r.db.CreateTable(ctx, probeTable, table.FamilySpec{Name: "a"}); err != nil {
+	if _, err := r.db.Tables().Create(ctx, probeTable, table.FamilySpec{Name: "a"}); err != nil {
 		c.t.Fatal(err)
 	}
 	return r
@@ -249,7 +249,7 @@ func (r *schemaRun) recovers() {
 		if err := r.db.Table(probeTable).Apply(ctx, m); err != nil && !errors.Is(err, client.ErrAmbiguous) {
 			return err
 		}
-		_, err := r.db.Tables(ctx)
+		_, err := r.db.Tables().List(ctx)
 		return err
 	})
 	if err == nil {
@@ -264,7 +264,7 @@ func (r *schemaRun) recovers() {
 func (r *schemaRun) finish() []string {
 	r.t.Helper()
 	r.ctx = r.t.Context()
-	tables, err := r.db.Tables(r.ctx)
+	tables, err := r.db.Tables().List(r.ctx)
 	if err != nil {
 		r.ledger.violation("list tables in the end: %v", err)
 	}
@@ -515,16 +515,16 @@ func (r *schemaRun) shake(random *rand.Rand) {
 		switch n := random.IntN(20); {
 		case n < 10:
 			what = "moves"
-			_, err = r.db.MoveTablet(ctx, name, at, r.nodes[random.IntN(len(r.nodes))].String())
+			_, err = r.db.Tablets().Move(ctx, name, at, r.nodes[random.IntN(len(r.nodes))].String())
 		case n < 14:
 			what = "splits"
-			_, err = r.db.SplitTablet(ctx, name, at.Row)
+			_, err = r.db.Tablets().Split(ctx, name, at.Row)
 		case n < 17:
 			what = "merges"
-			_, err = r.db.MergeTablets(ctx, name, at)
+			_, err = r.db.Tablets().Merge(ctx, name, at)
 		default:
 			what = "compactions"
-			err = r.db.Compact(ctx, name, n == 17)
+			err = r.db.Tables().Compact(ctx, name, n == 17)
 		}
 		cancel()
 		switch {
@@ -578,7 +578,7 @@ func (o *schemaOwner) run(random *rand.Rand) {
 			o.renewFamily(name, schemaFamilies[random.IntN(len(schemaFamilies))], time.Duration(random.Int64N(int64(20*time.Millisecond))))
 		default:
 			o.alter(name, func(ctx context.Context) error {
-				_, err := o.db.SetFamily(ctx, name, schemaSpec("a"))
+				_, err := o.db.Tables().SetFamily(ctx, name, schemaSpec("a"))
 				return err
 			})
 		}
@@ -640,7 +640,7 @@ func (o *schemaOwner) create(name string) {
 	}
 	var id uint64
 	made, sure := o.try("creates", name, client.ErrTableExists, func(ctx context.Context) error {
-		s, err := o.db.CreateTable(ctx, name, schemaSpec("a"), schemaSpec("b"))
+		s, err := o.db.Tables().Create(ctx, name, schemaSpec("a"), schemaSpec("b"))
 		if err == nil {
 			id = s.ID
 		}
@@ -675,7 +675,7 @@ func (o *schemaOwner) drop(name string) bool {
 	all := o.ledger.last(name, schemaFamilies...)
 	o.ledger.change(all, func(x *life) { x.doomed = now() })
 	o.live = slices.DeleteFunc(o.live, func(n string) bool { return n == name })
-	gone, sure := o.try("drops", name, client.ErrNoTable, func(ctx context.Context) error { return o.db.DropTable(ctx, name) })
+	gone, sure := o.try("drops", name, client.ErrNoTable, func(ctx context.Context) error { return o.db.Tables().Drop(ctx, name) })
 	if !gone {
 		o.abandon(name, all)
 		return false
@@ -699,7 +699,7 @@ func (o *schemaOwner) renewFamily(name, family string, after time.Duration) {
 	old := o.ledger.last(name, family)
 	o.ledger.change(old, func(x *life) { x.doomed = now() })
 	gone, sure := o.try("family drops", name, client.ErrNoFamily, func(ctx context.Context) error {
-		_, err := o.db.DropFamily(ctx, name, family)
+		_, err := o.db.Tables().DropFamily(ctx, name, family)
 		return err
 	})
 	if !gone || !sure {
@@ -710,7 +710,7 @@ func (o *schemaOwner) renewFamily(name, family string, after time.Duration) {
 	pause(o.ctx, after)
 	fresh := o.ledger.bear(name, family)
 	if made, sure := o.try("family adds", name, errNothing, func(ctx context.Context) error {
-		_, err := o.db.SetFamily(ctx, name, schemaSpec(family))
+		_, err := o.db.Tables().SetFamily(ctx, name, schemaSpec(family))
 		return err
 	}); !made || !sure {
 		o.abandon(name, o.ledger.last(name, schemaFamilies...))

@@ -55,10 +55,10 @@ func TestHungDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.CreateTable(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := db.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
-	info, err := db.Describe(ctx, "t")
+	info, err := db.Tables().Describe(ctx, "t")
 	if err != nil || len(info.Tablets) != 1 {
 		t.Fatalf("tablets: %+v, %v", info, err)
 	}

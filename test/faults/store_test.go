@@ -124,7 +124,7 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 	for i := range storeTables {
 		n, name := c.nodes[i], fmt.Sprintf("t%d", i)
 		conn := r.client(n)
-		if _, err := conn.CreateTable(ctx, name, spec); err != nil {
+		if _, err := conn.Tables().Create(ctx, name, spec); err != nil {
 			t.Fatal(err)
 		}
 		r.served, r.conns = append(r.served, n), append(r.conns, conn)
@@ -186,7 +186,7 @@ func (r *storeRun) compactNowAndThen(ctx context.Context) {
 func (r *storeRun) compact(ctx context.Context, table int, major bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	err := r.conns[table].Compact(ctx, r.probes[table].table, major)
+	err := r.conns[table].Tables().Compact(ctx, r.probes[table].table, major)
 	_, kind := outcomeOf(err)
 	r.ledger.count("compactions " + kind)
 	if errors.Is(err, client.ErrCorrupt) {

@@ -239,27 +239,27 @@ func (s *shaker) shake(ctx context.Context, name string) (what string, err error
 	at := client.TabletRef{Row: fmt.Sprintf("%x", s.rand.Uint32())}
 	switch n := s.rand.IntN(20); {
 	case n < 6:
-		info, err := s.db.Describe(ctx, name)
+		info, err := s.db.Tables().Describe(ctx, name)
 		if err == nil && len(info.Tablets) < tabletsMost {
-			_, err = s.db.SplitTablet(ctx, name, s.place(name))
+			_, err = s.db.Tablets().Split(ctx, name, s.place(name))
 		}
 		return "splits", err
 	case n < 8:
-		_, err = s.db.HalveTablet(ctx, name, at)
+		_, err = s.db.Tablets().Halve(ctx, name, at)
 		return "halvings", err
 	case n < 12:
-		_, err = s.db.MergeTablets(ctx, name, at)
+		_, err = s.db.Tablets().Merge(ctx, name, at)
 		return "merges", err
 	case n < 17:
-		_, err = s.db.MoveTablet(ctx, name, at, s.node())
+		_, err = s.db.Tablets().Move(ctx, name, at, s.node())
 		return "moves", err
 	case n < 18:
-		_, err = s.db.MoveTablet(ctx, metadata.Name, client.TabletRef{}, s.node())
+		_, err = s.db.Tablets().Move(ctx, metadata.Name, client.TabletRef{}, s.node())
 		return "moves of METADATA", err
 	case n < 19:
-		return "major compactions", s.db.Compact(ctx, name, true)
+		return "major compactions", s.db.Tables().Compact(ctx, name, true)
 	}
-	return "minor compactions", s.db.Compact(ctx, name, false)
+	return "minor compactions", s.db.Tables().Compact(ctx, name, false)
 }
 
 func (s *shaker) node() string { return s.nodes[s.rand.IntN(len(s.nodes))] }

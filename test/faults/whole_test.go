@@ -217,7 +217,7 @@ func (r *wholeRun) makeTables() {
 		families = append(families, spec)
 	}
 	for _, name := range append(slices.Clone(userTables), probeTable) {
-		if _, err := r.db.CreateTable(ctx, name, families...); err != nil {
+		if _, err := r.db.Tables().Create(ctx, name, families...); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -112,7 +112,7 @@ func (r *wholeRun) joined(ctx context.Context) error {
 
 // served returns an error unless the tablets that servers have of each table are contiguous.
 func (r *wholeRun) served(ctx context.Context) error {
-	tables, err := r.db.Tables(ctx)
+	tables, err := r.db.Tables().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r *wholeRun) served(ctx context.Context) error {
 		return fmt.Errorf("there are %d tables, want %d", len(tables), len(userTables)+1)
 	}
 	for _, schema := range tables {
-		info, err := r.db.Describe(ctx, schema.Name)
+		info, err := r.db.Tables().Describe(ctx, schema.Name)
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func loads(s *site) (writes, reads, hostile []*load) {
 			return scan(ctx, done, 100, 50*time.Millisecond, client.Prefix("large"))
 		}},
 		{what: "major compactions", n: 3, least: 1, do: func(ctx context.Context, _ int, done func(int)) error {
-			err := s.c.Compact(ctx, "t", true)
+			err := s.c.Tables().Compact(ctx, "t", true)
 			if err == nil {
 				done(1)
 			}

@@ -72,7 +72,7 @@ func secured(t *testing.T, program string, nodes int) *site {
 			"--join", s.nodes[0].addr, "--token-file", token)
 	}
 	s.await("all vote", func(ctx context.Context) bool {
-		st, err := s.c.RaftStatus(ctx)
+		st, err := s.c.Nodes().RaftStatus(ctx)
 		return err == nil && len(st.Servers) == nodes
 	})
 	return s
@@ -165,7 +165,7 @@ func (s *site) createTable() {
 	if len(s.nodes) > 1 {
 		at = []string{"batch9", "huge0000007", "large0000100", "large0000300", "medium0000200", "small0001000", "wide"}
 	}
-	if _, err := s.c.CreateSplitTable(s.t.Context(), "t", at, specs...); err != nil {
+	if _, err := s.c.Tables().CreateSplit(s.t.Context(), "t", at, specs...); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -62,10 +62,10 @@ func newVictims(t *testing.T, program string, nodes int) *victims {
 		v.makeTable(a)
 	}
 	for _, user := range []string{writer, filer, "other-writer"} {
-		v.must(v.c.Grant(ctx, client.Grant{Principal: user, Rights: "write"}))
+		v.must(v.c.Grants().Add(ctx, client.Grant{Principal: user, Rights: "write"}))
 	}
-	v.must(v.c.DisableUser(ctx, disabled))
-	v.must(v.c.RevokeUser(ctx, revoked))
+	v.must(v.c.Users().Disable(ctx, disabled))
+	v.must(v.c.Users().Revoke(ctx, revoked))
 	v.innocent = &innocent{tab: v.clientOf("innocent").Table("innocent")}
 	return v
 }
@@ -79,7 +79,7 @@ func (v *victims) must(err error) {
 
 // addUser creates a user with a certificate.
 func (v *victims) addUser(name string) {
-	cred, _, err := v.c.AddUser(v.t.Context(), name, 0)
+	cred, _, err := v.c.Users().Add(v.t.Context(), name, 0)
 	v.must(err)
 	v.files[name] = filepath.Join(v.dir, name+".pem")
 	v.must(pki.WriteCredential(v.files[name], cred))
@@ -102,7 +102,7 @@ func (v *victims) makeTable(a attackTable) {
 	for _, f := range a.families {
 		specs = append(specs, table.FamilySpec{Name: f})
 	}
-	_, err := v.c.CreateSplitTable(ctx, a.name, []string{row("small", innocentRows/2)}, specs...)
+	_, err := v.c.Tables().CreateSplit(ctx, a.name, []string{row("small", innocentRows/2)}, specs...)
 	v.must(err)
 	small := value(smallCell)
 	var ms []*client.RowMutation
@@ -116,7 +116,7 @@ func (v *victims) makeTable(a attackTable) {
 	v.must(v.c.Table(a.name).ApplyAll(ctx, append(ms, client.NewRowMutation("slow").Set("f:q", bytes.Repeat([]byte("x"), slowValue)))))
 	for _, g := range a.grants {
 		g.Table = a.name
-		v.must(v.c.Grant(ctx, g))
+		v.must(v.c.Grants().Add(ctx, g))
 	}
 }
 
@@ -269,10 +269,10 @@ func (v *victims) administer() error {
 	defer cancel()
 	v.made++
 	name := fmt.Sprintf("made-%d", v.made)
-	if _, err := v.c.CreateTable(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
+	if _, err := v.c.Tables().Create(ctx, name, table.FamilySpec{Name: "f"}); err != nil {
 		return fmt.Errorf("create table %s: %w", name, err)
 	}
-	if err := v.c.Grant(ctx, client.Grant{Principal: "innocent", Table: name, Rights: "read"}); err != nil {
+	if err := v.c.Grants().Add(ctx, client.Grant{Principal: "innocent", Table: name, Rights: "read"}); err != nil {
 		return fmt.Errorf("grant on table %s: %w", name, err)
 	}
 	return nil
@@ -282,7 +282,7 @@ func (v *victims) administer() error {
 func (v *victims) upload() error {
 	ctx, cancel := context.WithTimeout(v.t.Context(), patience/2)
 	defer cancel()
-	_, err := v.clientOf("other-writer").PutBlob(ctx, "innocent", bytes.NewReader(value(100_000)))
+	_, err := v.clientOf("other-writer").Blobs().Put(ctx, "innocent", bytes.NewReader(value(100_000)))
 	return err
 }
 

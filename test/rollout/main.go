@@ -93,6 +93,6 @@ func makeTable(ctx context.Context, c *client.Client, workers int) error {
 			}
 		}
 	}
-	_, err := c.CreateSplitTable(ctx, tableName, sorted(at), table.FamilySpec{Name: family})
+	_, err := c.Tables().CreateSplit(ctx, tableName, sorted(at), table.FamilySpec{Name: family})
 	return err
 }

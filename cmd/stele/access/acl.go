@@ -91,18 +91,18 @@ func aclChangeCommand(a *cli.App, grant bool) *cobra.Command {
 		Example: aclGrantExample,
 		Args:    cobra.RangeArgs(2, 3),
 	}
-	do, done := (*client.Client).Grant, "%[1]s has %[2]s on %[3]s"
+	do, done := client.Grants.Add, "%[1]s has %[2]s on %[3]s"
 	if !grant {
 		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY]]", "Revoke rights from a user"
 		cmd.Long, cmd.Example = aclRevokeLong, aclRevokeExample
-		do, done = (*client.Client).Revoke, "revoked from %[1]s: %[2]s on %[3]s"
+		do, done = client.Grants.Revoke, "revoked from %[1]s: %[2]s on %[3]s"
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		g, err := grantOf(args, cluster)
 		if err != nil {
 			return err
 		}
-		if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
+		if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c.Grants(), ctx, g) }); err != nil {
 			return err
 		}
 		a.Notef(done, cli.EscapeText(g.Principal), cli.EscapeText(g.Rights), grantPlace(&g))
@@ -131,7 +131,7 @@ func aclListCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Grant, error) {
-				return c.Grants(ctx, strings.Join(args, ""), user)
+				return c.Grants().List(ctx, strings.Join(args, ""), user)
 			})
 			if err != nil {
 				return err

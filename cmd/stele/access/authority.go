@@ -53,7 +53,9 @@ stages:
   stele authority status --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuthorityStatus, error) { return c.Authority(ctx) })
+			s, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuthorityStatus, error) {
+				return c.Authority().Status(ctx)
+			})
 			if err != nil {
 				return err
 			}
@@ -92,21 +94,23 @@ func authorityRotateCommand(a *cli.App) *cobra.Command {
 			if finish && restart || gossipKey && (finish || restart) {
 				return cli.Usagef("", "--finish, --restart and --gossip-key exclude each other")
 			}
-			do := (*client.Client).RotateAuthority
+			do := client.Authority.Rotate
 			switch {
 			case gossipKey:
-				do = (*client.Client).RotateGossipKey
+				do = client.Authority.RotateGossipKey
 			case restart:
-				do = (*client.Client).RestartAuthority
+				do = client.Authority.Restart
 			case finish:
-				do = func(c *client.Client, ctx context.Context) (*client.AuthorityStatus, error) {
-					return finishAuthority(ctx, a, c)
+				do = func(authority client.Authority, ctx context.Context) (*client.AuthorityStatus, error) {
+					return finishAuthority(ctx, a, authority)
 				}
 				if err := a.Confirm(yes, "Invalidate all credentials and access tokens that were issued before the rotation?"); err != nil {
 					return err
 				}
 			}
-			s, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuthorityStatus, error) { return do(c, ctx) })
+			s, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuthorityStatus, error) {
+				return do(c.Authority(), ctx)
+			})
 			if err != nil {
 				return err
 			}
@@ -127,8 +131,8 @@ func authorityRotateCommand(a *cli.App) *cobra.Command {
 
 // finishAuthority finishes the rotation. It returns an error if that would invalidate this command's
 // own credential.
-func finishAuthority(ctx context.Context, a *cli.App, c *client.Client) (*client.AuthorityStatus, error) {
-	s, err := c.Authority(ctx)
+func finishAuthority(ctx context.Context, a *cli.App, authority client.Authority) (*client.AuthorityStatus, error) {
+	s, err := authority.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +143,7 @@ func finishAuthority(ctx context.Context, a *cli.App, c *client.Client) (*client
 				fmt.Sprintf(`issue another one by "stele user add %s --out FILE", and pass it with --credential`, own.Peer().Name))
 		}
 	}
-	return c.FinishAuthority(ctx)
+	return authority.Finish(ctx)
 }
 
 func printAuthority(a *cli.App, s *client.AuthorityStatus) error {

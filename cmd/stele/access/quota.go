@@ -114,7 +114,7 @@ func quotaSetCommand(a *cli.App) *cobra.Command {
 			if len(change.Bounds)+len(change.Unbounded) == 0 {
 				return cli.Usagef("add one, such as --write-ops 1000", "no bound given")
 			}
-			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
+			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.Quotas().Change(ctx, change) })
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func quotaListCommand(a *cli.App) *cobra.Command {
 		Example: quotaListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Quota, error) { return c.Quotas(ctx) })
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Quota, error) { return c.Quotas().List(ctx) })
 			if err != nil {
 				return err
 			}
@@ -233,7 +233,7 @@ func quotaRemoveCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
+			if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.Quotas().Remove(ctx, of, name) }); err != nil {
 				return err
 			}
 			a.Notef("quota of %s %s is removed", of, cli.EscapeText(name))

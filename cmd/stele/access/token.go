@@ -81,7 +81,7 @@ func tokenCreateCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			made, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.CreatedToken, error) {
-				return c.CreateToken(ctx, r)
+				return c.JoinTokens().Create(ctx, r)
 			})
 			if err != nil {
 				return err
@@ -155,7 +155,9 @@ func tokenListCommand(a *cli.App) *cobra.Command {
 		Example: tokenListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.TokenInfo, error) { return c.Tokens(ctx) })
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.TokenInfo, error) {
+				return c.JoinTokens().List(ctx)
+			})
 			if err != nil {
 				return err
 			}
@@ -185,7 +187,7 @@ them by "stele node remove".`,
 		Example: `  stele token revoke 0102030405060708`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.JoinTokens().Revoke(ctx, args[0]) })
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
 				return cli.NotFoundf(`"stele token list" shows the tokens with their ids`, "%v", err)

@@ -37,7 +37,7 @@ func usageCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) {
-				return c.Usage(ctx, strings.Join(args, ""))
+				return c.Tables().Usage(ctx, strings.Join(args, ""))
 			})
 			if err != nil {
 				return err

@@ -138,7 +138,7 @@ func in(file string) string {
 }
 
 func addCredential(ctx context.Context, c *client.Client, made *newCredential, ttl time.Duration) error {
-	credential, isNew, err := c.AddUser(ctx, made.User, ttl)
+	credential, isNew, err := c.Users().Add(ctx, made.User, ttl)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func addCredential(ctx context.Context, c *client.Client, made *newCredential, t
 }
 
 func addToken(ctx context.Context, c *client.Client, made *newCredential, ttl time.Duration, comment string) error {
-	t, isNew, err := c.AddToken(ctx, made.User, ttl, comment)
+	t, isNew, err := c.Users().AddToken(ctx, made.User, ttl, comment)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func userListCommand(a *cli.App) *cobra.Command {
 		Example: userListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.UserInfo, error) { return c.Users(ctx) })
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.UserInfo, error) { return c.Users().List(ctx) })
 			if err != nil {
 				return err
 			}
@@ -264,11 +264,11 @@ func userRevokeCommand(a *cli.App) *cobra.Command {
 			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case id != "":
-					return c.RevokeUserToken(ctx, args[0], id)
+					return c.Users().RevokeToken(ctx, args[0], id)
 				case serial != "":
-					return c.RevokeUserCertificate(ctx, args[0], serial)
+					return c.Users().RevokeCertificate(ctx, args[0], serial)
 				}
-				return c.RevokeUser(ctx, args[0])
+				return c.Users().Revoke(ctx, args[0])
 			})
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
@@ -316,7 +316,7 @@ func serialOf(user, certificate string) (string, error) {
 }
 
 func userDisableCommand(a *cli.App, disable bool) *cobra.Command {
-	do := (*client.Client).EnableUser
+	do := client.Users.Enable
 	cmd := &cobra.Command{
 		Use:     "enable NAME",
 		Short:   "Enable a disabled user",
@@ -325,7 +325,7 @@ func userDisableCommand(a *cli.App, disable bool) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	if disable {
-		do = (*client.Client).DisableUser
+		do = client.Users.Disable
 		cmd.Use, cmd.Short = "disable NAME", "Disable a user"
 		cmd.Long = `Disable a user until "stele user enable". Credentials and rights are kept, but have no
 effect meanwhile. When the command returns, no node serves a request of that user. If
@@ -333,7 +333,7 @@ the outcome is unknown, retry.`
 		cmd.Example = `  stele user disable ann`
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
+		if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c.Users(), ctx, args[0]) }); err != nil {
 			return err
 		}
 		if disable {
@@ -360,7 +360,7 @@ a request of that user. A user of that name who is added later starts without ri
 			if err := a.Confirm(yes, "Remove user "+cli.EscapeText(args[0])+" with all credentials and rights?"); err != nil {
 				return err
 			}
-			if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
+			if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.Users().Remove(ctx, args[0]) }); err != nil {
 				return err
 			}
 			a.Notef("removed user %s", args[0])

@@ -228,7 +228,7 @@ func runBench(ctx context.Context, a *cli.App, f *benchFlags, cfg *bench.Config,
 		}
 		cfg.User, cfg.UserName = u, user.Name
 	}
-	nodes, err := c.Nodes(ctx)
+	nodes, err := c.Nodes().List(ctx)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func openInput(a *cli.App, name string) (io.ReadCloser, int64, error) {
 func putBlob(ctx context.Context, a *cli.App, c *client.Client, name string, file io.Reader, size int64) error {
 	start, counted := time.Now(), &cli.CountingReader{Reader: file}
 	stop := showBytes(a, "storing "+cli.OrElse(name, "a blob"), size, counted.Count)
-	b, err := c.PutBlob(ctx, name, counted)
+	b, err := c.Blobs().Put(ctx, name, counted)
 	stop()
 	if err != nil {
 		return putFault(err)
@@ -194,7 +194,7 @@ func blobGetCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
+				s, err := c.Blobs().Stat(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
 				}
@@ -227,7 +227,7 @@ func checkOverwrite(name string, b *client.BlobInfo, force bool) error {
 
 func getBlob(ctx context.Context, a *cli.App, c *client.Client, b *client.BlobInfo, name string, force bool) (err error) {
 	if name == "-" {
-		return c.CopyBlob(ctx, b, a.Out)
+		return c.Blobs().Copy(ctx, b, a.Out)
 	}
 	if err := checkOverwrite(name, b, force); err != nil {
 		return err
@@ -247,7 +247,7 @@ func getBlob(ctx context.Context, a *cli.App, c *client.Client, b *client.BlobIn
 	}()
 	start, counted := time.Now(), &countingWriter{w: bufio.NewWriterSize(f, 1<<20)}
 	stop := showBytes(a, "reading "+cli.OrElse(b.Name, b.ID), b.Bytes, counted.n.Load)
-	err = c.CopyBlob(ctx, b, counted)
+	err = c.Blobs().Copy(ctx, b, counted)
 	stop()
 	if err == nil {
 		err = errors.Join(counted.w.Flush(), f.Chmod(0o666&^umask()), f.Sync())
@@ -312,7 +312,7 @@ func blobRemoveCommand(a *cli.App) *cobra.Command {
 
 // removeBlob deletes a blob after confirmation, or prints what it would delete.
 func removeBlob(ctx context.Context, a *cli.App, c *client.Client, id string, yes, dryRun bool) error {
-	s, err := c.StatBlob(ctx, id, 0, 1, false)
+	s, err := c.Blobs().Stat(ctx, id, 0, 1, false)
 	if err != nil {
 		return err
 	}
@@ -326,7 +326,7 @@ func removeBlob(ctx context.Context, a *cli.App, c *client.Client, id string, ye
 	if err := a.Confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
 		return err
 	}
-	if err := c.DeleteBlob(ctx, s.ID); err != nil {
+	if err := c.Blobs().Delete(ctx, s.ID); err != nil {
 		return err
 	}
 	return reportBlobRemoval(a, &s.BlobInfo, true, "deleted "+what)

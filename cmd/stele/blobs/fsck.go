@@ -68,7 +68,7 @@ func fsck(ctx context.Context, a *cli.App, c *client.Client, deep, verbose bool)
 	stop := sync.OnceFunc(p.Stop)
 	defer stop()
 	for after := ""; ; {
-		s, err := c.FsckBlobs(ctx, after, deep)
+		s, err := c.BlockStore().Fsck(ctx, after, deep)
 		if err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func listBlobs(ctx context.Context, a *cli.App, c *client.Client, all bool) erro
 	var silent []string
 	blobs, bytes := int64(0), int64(0)
 	for after := ""; ; {
-		p, err := c.Blobs(ctx, after, all)
+		p, err := c.Blobs().List(ctx, after, all)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func sortReplicas(x *client.ExtentInfo) {
 // eachExtent calls each for all extents of a blob. It requests batch extents at a time.
 func eachExtent(ctx context.Context, c *client.Client, id string, batch int, deep bool, each func(b *client.BlobInfo, x *client.ExtentInfo)) (*client.BlobInfo, error) {
 	for from := 0; ; from += batch {
-		s, err := c.StatBlob(ctx, id, from, batch, deep)
+		s, err := c.Blobs().Stat(ctx, id, from, batch, deep)
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +269,7 @@ func printReplicaProblem(a *cli.App, blob string, extent int64, r *client.Replic
 
 func verifyBlob(ctx context.Context, a *cli.App, c *client.Client, id string) error {
 	start := time.Now()
-	s, err := c.StatBlob(ctx, id, 0, 1, false)
+	s, err := c.Blobs().Stat(ctx, id, 0, 1, false)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func completeBlob(a *cli.App) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveDefault // a file
 		}
 		return a.CompleteName(cmd, part, func(ctx context.Context, c *client.Client) (ids []string, err error) {
-			p, err := c.Blobs(ctx, "", false)
+			p, err := c.Blobs().List(ctx, "", false)
 			for i := range p.Blobs {
 				ids = append(ids, p.Blobs[i].ID)
 			}

@@ -22,7 +22,7 @@ if you want to keep it.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				n, err := c.ReviveBlob(ctx, args[0])
+				n, err := c.BlockStore().Revive(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -63,7 +63,7 @@ func blobResumeSweepCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				if err := c.ResumeSweep(ctx); err != nil {
+				if err := c.BlockStore().ResumeSweep(ctx); err != nil {
 					return err
 				}
 				a.Notef("garbage collection resumed")

@@ -41,7 +41,7 @@ func blobStatusCommand(a *cli.App) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				s, err := c.StoreStatus(ctx)
+				s, err := c.BlockStore().Status(ctx)
 				if err != nil {
 					return err
 				}

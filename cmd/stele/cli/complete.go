@@ -33,7 +33,7 @@ func (a *App) CompleteNode(cmd *cobra.Command, args []string, part string) ([]st
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.CompleteName(cmd, part, func(ctx context.Context, c *client.Client) (names []string, err error) {
-		nodes, err := c.Nodes(ctx)
+		nodes, err := c.Nodes().List(ctx)
 		for i := range nodes {
 			names = append(names, NodeName(&nodes[i]))
 		}
@@ -62,7 +62,7 @@ func (a *App) CompleteFamily(cmd *cobra.Command, args []string, part string) ([]
 // withSchemas returns a function that calls names with the schemas of all tables.
 func withSchemas(names func([]*table.Schema) []string) func(context.Context, *client.Client) ([]string, error) {
 	return func(ctx context.Context, c *client.Client) ([]string, error) {
-		schemas, err := c.Tables(ctx)
+		schemas, err := c.Tables().List(ctx)
 		return names(schemas), err
 	}
 }

@@ -45,7 +45,7 @@ func nodeUndrainCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				nodes, err := c.Nodes(ctx)
+				nodes, err := c.Nodes().List(ctx)
 				if err != nil {
 					return err
 				}
@@ -53,7 +53,7 @@ func nodeUndrainCommand(a *cli.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := c.UndrainNode(ctx, n.ID); err != nil {
+				if err := c.Nodes().Undrain(ctx, n.ID); err != nil {
 					return err
 				}
 				return reportDrainRequest(a, n, true, fmt.Sprintf("cancelled the drain of node %s", cli.NodeName(n)))
@@ -132,7 +132,7 @@ func removeNode(a *cli.App, cmd *cobra.Command, n *client.NodeInfo, force, yes, 
 		return err
 	}
 	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-		if err := c.RemoveNode(ctx, n.ID, force); err != nil {
+		if err := c.Nodes().Remove(ctx, n.ID, force); err != nil {
 			return err
 		}
 		return reportNodeRemoval(a, n, true, "removed node "+cli.NodeName(n))

@@ -87,13 +87,13 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterStatus {
 	var nodesErr, storeErr, tabletsErr, unservedErr, quotasErr error
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		if nodes, nodesErr = c.Nodes(ctx); nodesErr == nil {
+		if nodes, nodesErr = c.Nodes().List(ctx); nodesErr == nil {
 			markLeader(ctx, c, nodes)
 		}
 	})
-	requests.Go(func() { store, storeErr = c.StoreStatus(ctx) })
-	requests.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
-	requests.Go(func() { quotas, quotasErr = c.Quotas(ctx) })
+	requests.Go(func() { store, storeErr = c.BlockStore().Status(ctx) })
+	requests.Go(func() { unserved, unservedErr = c.Tablets().Unserved(ctx) })
+	requests.Go(func() { quotas, quotasErr = c.Quotas().List(ctx) })
 	requests.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
 	requests.Wait()
 	x.unknown("list of nodes", nodesErr)

@@ -69,7 +69,7 @@ func nodeDrainCommand(a *cli.App) *cobra.Command {
 // drain requests the drain of a node. It returns an error if no other node can take over: such a
 // drain would never finish.
 func drainNode(ctx context.Context, c *client.Client, name string) (*client.NodeInfo, error) {
-	nodes, err := c.Nodes(ctx)
+	nodes, err := c.Nodes().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func drainNode(ctx context.Context, c *client.Client, name string) (*client.Node
 		return nil, &cli.Fault{Code: cli.ExitError, Hint: "start another node first; to stop the whole cluster, stop its nodes without draining them, which loses nothing",
 			Err: fmt.Errorf("no other node can take over from node %s", cli.NodeName(n))}
 	}
-	return n, c.DrainNode(ctx, n.ID)
+	return n, c.Nodes().Drain(ctx, n.ID)
 }
 
 // drainTargets returns the number of nodes that can take over from n: others that are alive and not
@@ -206,7 +206,7 @@ func drainContinues(n *client.NodeInfo) string {
 
 // readDrainState reads the state of a drain.
 func readDrainState(ctx context.Context, c *client.Client, id string) (*drainState, error) {
-	nodes, err := c.Nodes(ctx)
+	nodes, err := c.Nodes().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func readDrainState(ctx context.Context, c *client.Client, id string) (*drainSta
 	case !n.Draining: // gossip has not spread the request yet, or it was cancelled
 		yet = "it is not listed as draining"
 	case n.State == api.NodeAlive:
-		s, err := c.StoreStatus(ctx)
+		s, err := c.BlockStore().Status(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -288,7 +288,7 @@ func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes 
 	if err := (&clusterStatus{}).countTablets(ctx, c, held); err != nil {
 		return 0, err
 	}
-	info, err := c.Describe(ctx, metadata.Name)
+	info, err := c.Tables().Describe(ctx, metadata.Name)
 	if err != nil {
 		return 0, err
 	}

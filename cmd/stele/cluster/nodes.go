@@ -51,7 +51,7 @@ node has been in its state.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var nodes []client.NodeInfo
 			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				if nodes, err = c.Nodes(ctx); err == nil {
+				if nodes, err = c.Nodes().List(ctx); err == nil {
 					markLeader(ctx, c, nodes)
 				}
 				return err
@@ -67,7 +67,7 @@ node has been in its state.`,
 // nodes returns the nodes of the cluster, by a call of its own.
 func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
 	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-		nodes, err = c.Nodes(ctx)
+		nodes, err = c.Nodes().List(ctx)
 		return err
 	})
 	return nodes, err
@@ -84,7 +84,7 @@ func markLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
-	s, err := c.RaftStatus(ctx)
+	s, err := c.Nodes().RaftStatus(ctx)
 	if err != nil {
 		s = &client.RaftStatus{}
 	}

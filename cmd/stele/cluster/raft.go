@@ -44,7 +44,7 @@ be changed, locks cannot be acquired, and no master can be elected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				s, err := c.RaftStatus(ctx)
+				s, err := c.Nodes().RaftStatus(ctx)
 				if err != nil {
 					return err
 				}

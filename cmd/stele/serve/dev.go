@@ -57,7 +57,7 @@ func createSample(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.CreateTable(ctx, sampleTable, specs...); errors.Is(err, client.ErrTableExists) {
+	if _, err := c.Tables().Create(ctx, sampleTable, specs...); errors.Is(err, client.ErrTableExists) {
 		return nil // from an earlier run with the same data folder
 	} else if err != nil {
 		return err

@@ -199,7 +199,7 @@ func (n *devNode) look(ctx context.Context, c *client.Client, count int) error {
 	if !s.Ready || s.NodesAlive < int64(count) {
 		return fmt.Errorf("%s; %d nodes alive", cli.OrElse(s.Reason, "serving"), s.NodesAlive)
 	}
-	raft, err := c.RaftStatus(ctx)
+	raft, err := c.Nodes().RaftStatus(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const createSlow = 5 * time.Second
 
 // reportUnserved prints a message if a new table is not served completely. The table exists in any case.
 func reportUnserved(ctx context.Context, a *cli.App, c *client.Client, name string) {
-	u, err := c.UnservedTablets(ctx)
+	u, err := c.Tablets().Unserved(ctx)
 	if err != nil {
 		a.Notef("table %s exists; whether all of it is served is unknown: %v", name, err)
 		return

@@ -21,7 +21,7 @@ func tableDescribeCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				info, err := c.Describe(ctx, args[0])
+				info, err := c.Tables().Describe(ctx, args[0])
 				if err != nil {
 					return err
 				}

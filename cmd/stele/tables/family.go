@@ -47,7 +47,7 @@ func familySetCommand(a *cli.App) *cobra.Command {
 				return familySetDryRun(a, cmd, args[0], spec)
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				s, err := c.SetFamily(ctx, args[0], spec)
+				s, err := c.Tables().SetFamily(ctx, args[0], spec)
 				if err != nil {
 					return err
 				}
@@ -112,7 +112,7 @@ func dropFamily(a *cli.App, cmd *cobra.Command, name, family string, yes, dryRun
 		return err
 	}
 	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-		if _, err := c.DropFamily(ctx, name, family); err != nil {
+		if _, err := c.Tables().DropFamily(ctx, name, family); err != nil {
 			return err
 		}
 		return reportDropped(a, name, family, fmt.Sprintf("dropped family %s of table %s", family, name))

@@ -44,7 +44,7 @@ func tableOwnerCommand(a *cli.App) *cobra.Command {
 
 // setOwner changes the owner of a table; an empty user means none.
 func setOwner(a *cli.App, cmd *cobra.Command, name, user string) error {
-	if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, name, user) }); err != nil {
+	if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.Tables().SetOwner(ctx, name, user) }); err != nil {
 		return err
 	}
 	a.Notef("owner of table %s: %s", cli.EscapeText(name), cli.OrElse(cli.EscapeText(user), "none"))
@@ -53,7 +53,7 @@ func setOwner(a *cli.App, cmd *cobra.Command, name, user string) error {
 
 // showOwner prints the owner of a table.
 func showOwner(a *cli.App, cmd *cobra.Command, name string) error {
-	u, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) { return c.Usage(ctx, name) })
+	u, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) { return c.Tables().Usage(ctx, name) })
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				began := time.Now()
-				s, err := c.CreateSplitTable(ctx, args[0], splitAt, specs...)
+				s, err := c.Tables().CreateSplit(ctx, args[0], splitAt, specs...)
 				if err != nil {
 					return err
 				}
@@ -121,7 +121,7 @@ func tableListCommand(a *cli.App) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				schemas, err := c.Tables(ctx)
+				schemas, err := c.Tables().List(ctx)
 				if err != nil {
 					return err
 				}
@@ -190,7 +190,7 @@ func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun bool) er
 		return err
 	}
 	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-		if err := c.DropTable(ctx, name); err != nil {
+		if err := c.Tables().Drop(ctx, name); err != nil {
 			return err
 		}
 		return reportDropped(a, name, "", "dropped table "+name)
@@ -207,7 +207,7 @@ func dropFlags(cmd *cobra.Command, yes, dryRun *bool) {
 // follows must not count against it.
 func describeTable(a *cli.App, cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
 	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-		info, err = c.Describe(ctx, name)
+		info, err = c.Tables().Describe(ctx, name)
 		return err
 	})
 	return info, err
@@ -315,9 +315,9 @@ func compactTable(ctx context.Context, a *cli.App, c *client.Client, name string
 	defer stop()
 	var err error
 	if one == nil {
-		err = c.Compact(ctx, name, major)
+		err = c.Tables().Compact(ctx, name, major)
 	} else {
-		err = c.CompactTablet(ctx, name, *one, major)
+		err = c.Tablets().Compact(ctx, name, *one, major)
 	}
 	if err != nil {
 		return err

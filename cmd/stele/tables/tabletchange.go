@@ -133,9 +133,9 @@ func tableSplitCommand(a *cli.App) *cobra.Command {
 			}
 			return changeTablet(a, cmd, "splitting a tablet of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
 				if halve {
-					return c.HalveTablet(ctx, args[0], t)
+					return c.Tablets().Halve(ctx, args[0], t)
 				}
-				return c.SplitTablet(ctx, args[0], t.Row)
+				return c.Tablets().Split(ctx, args[0], t.Row)
 			}, func(done *client.TabletChange) string {
 				return fmt.Sprintf("split tablet %d of %s after row %s; the lower tablet is %d", done.ID, args[0], cli.EscapeBytes(done.At), done.Lower)
 			})
@@ -190,7 +190,7 @@ func tableMoveCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef(`name a node with --to; "stele node list" shows the nodes`, "--to is missing")
 			}
 			return changeTablet(a, cmd, "moving a tablet of "+args[0]+" to "+to, args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
-				return c.MoveTablet(ctx, args[0], t, to)
+				return c.Tablets().Move(ctx, args[0], t, to)
 			}, func(done *client.TabletChange) string {
 				return fmt.Sprintf("tablet %d of %s is on node %s", done.ID, args[0], to)
 			})
@@ -221,7 +221,7 @@ tablet keeps the id of the upper one.`,
 				return err
 			}
 			return changeTablet(a, cmd, "merging tablets of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
-				return c.MergeTablets(ctx, args[0], t)
+				return c.Tablets().Merge(ctx, args[0], t)
 			}, func(done *client.TabletChange) string {
 				return fmt.Sprintf("merged two tablets of %s: tablet %d has the rows of both", args[0], done.ID)
 			})

@@ -122,7 +122,7 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 			if err := findStart(ctx, c, d); err != nil {
 				return nil, err
 			}
-			nodes, err := c.Nodes(ctx)
+			nodes, err := c.Nodes().List(ctx)
 			for i := range nodes {
 				if nodes[i].ID == d.Node {
 					d.Node = cli.NodeName(&nodes[i])
@@ -159,7 +159,7 @@ func findStart(ctx context.Context, c *client.Client, d *tabletRow) error {
 
 // tableNamed returns a table's schema.
 func tableNamed(ctx context.Context, c *client.Client, name string) (*table.Schema, error) {
-	schemas, err := c.Tables(ctx)
+	schemas, err := c.Tables().List(ctx)
 	if err != nil {
 		return nil, err
 	}

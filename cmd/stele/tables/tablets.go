@@ -88,7 +88,7 @@ type tabletList struct {
 
 // read reads the tablets of the table in names, or of all tables if names is empty.
 func (l *tabletList) read(ctx context.Context, names []string) error {
-	schemas, err := l.c.Tables(ctx)
+	schemas, err := l.c.Tables().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := l.c.Nodes(ctx)
+	nodes, err := l.c.Nodes().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (l *tabletList) addSizes(ctx context.Context) {
 func describeTablets(ctx context.Context, c *client.Client, name string) []client.TabletInfo {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	info, err := c.Describe(ctx, name)
+	info, err := c.Tables().Describe(ctx, name)
 	if err != nil {
 		return nil
 	}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// Types of the results about tables.
+type (
+	// TableInfo is a table's schema and its tablets.
+	TableInfo = api.TableInfo
+	// TabletInfo is one tablet of a table.
+	TabletInfo = api.TabletInfo
+	// GroupInfo holds the stored sizes of one locality group of a tablet.
+	GroupInfo = api.GroupInfo
+	// Usage is the space used by tables, TableUsage by one table, and FamilyUsage by one family.
+	Usage       = api.Usage
+	TableUsage  = api.TableUsage
+	FamilyUsage = api.FamilyUsage
+)
+
+// Tables administers the tables of a cluster: their names, schemas, owners and stored data. For the
+// rows of one table see Table, for its tablets Tablets.
+type Tables struct{ calls *caller }
+
+// Tables returns the administration of tables.
+func (c *Client) Tables() Tables { return Tables{&c.calls} }
+
+// List returns the schemas of all tables, sorted by name. Errors: those of a node that cannot be
+// reached or does not serve; ctx's.
+func (t Tables) List(ctx context.Context) (schemas []*table.Schema, err error) {
+	err = t.calls.query(ctx, api.MethodListTables, nil, func(d *wire.Decoder) (err error) {
+		schemas, err = api.DecodeSchemas(d)
+		return err
+	})
+	return schemas, err
+}
+
+// Describe returns a table's schema and its tablets. Errors: ErrNoTable, and those of List.
+func (t Tables) Describe(ctx context.Context, name string) (*TableInfo, error) {
+	info := &api.TableInfo{}
+	if err := t.calls.query(ctx, api.MethodDescribeTable, []string{name}, info.Decode); err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// Usage returns the disk space and memory that a table uses, by family; an empty name selects all
+// tables. It requires the right to administer the table or to read the cluster. Errors: ErrNoTable,
+// ErrPermission, and those of List.
+func (t Tables) Usage(ctx context.Context, tableName string) (*Usage, error) {
+	u := &api.Usage{}
+	return u, t.calls.query(ctx, api.MethodUsage, []string{tableName}, u.Decode)
+}
+
+// Create creates a table with these families and the locality groups that they name. See
+// table.ParseFamilySpec for families as text. Errors: ErrTableExists, ErrBadName, ErrBadSchema,
+// table.ErrBadSpec, *table.LimitError, *AmbiguousError, and those of List.
+func (t Tables) Create(ctx context.Context, name string, families ...table.FamilySpec) (*table.Schema, error) {
+	req := api.CreateTableRequest{Name: name, Families: families}
+	return t.alter(ctx, api.MethodCreateTable, req.Append)
+}
+
+// CreateSplit is Create with split points: each initial tablet ends with one of the rows, and the
+// last one has no end. The first writes are thus spread over several nodes. The table is created
+// with all its tablets or not at all. Errors: those of Create; ErrBadSplit if a row is given twice.
+func (t Tables) CreateSplit(ctx context.Context, name string, splitAt []string, families ...table.FamilySpec) (*table.Schema, error) {
+	req := api.CreateTableRequest{Name: name, Families: families}
+	for _, row := range splitAt {
+		req.SplitAt = append(req.SplitAt, []byte(row))
+	}
+	return t.alter(ctx, api.MethodCreateTable, req.Append)
+}
+
+// SetFamily adds a family to a table or alters it. Fields that spec does not set stay unchanged. If
+// the locality group changes, the next major compactions move the family. Errors: ErrNoTable, and
+// those of Create.
+func (t Tables) SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error) {
+	req := api.SetFamilyRequest{Table: tableName, Family: spec}
+	return t.alter(ctx, api.MethodSetFamily, req.Append)
+}
+
+// DropFamily deletes a family of a table and all its cells. Errors: ErrNoTable, ErrNoFamily,
+// *AmbiguousError, and those of List.
+func (t Tables) DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error) {
+	req := api.NamesRequest{Names: []string{tableName, family}}
+	return t.alter(ctx, api.MethodDropFamily, req.Append)
+}
+
+// alter makes a call that changes a schema, and returns the new schema.
+func (t Tables) alter(ctx context.Context, method string, encode func(*wire.Encoder)) (s *table.Schema, err error) {
+	k := call{method: method, change: true, encode: encode}
+	k.decode = func(d *wire.Decoder) (err error) {
+		s, err = table.DecodeSchema(d, nil)
+		return err
+	}
+	err = t.calls.do(ctx, &k)
+	return s, err
+}
+
+// Drop deletes a table and its contents. Errors: ErrNoTable, *AmbiguousError, and those of List.
+func (t Tables) Drop(ctx context.Context, name string) error {
+	req := api.NamesRequest{Names: []string{name}}
+	return t.calls.do(ctx, &call{method: api.MethodDropTable, change: true, encode: req.Append})
+}
+
+// Compact runs a minor compaction of the table's tablets. If major is set, it rewrites their
+// SSTables, so that no deleted, overwritten or expired cell is left. It returns when the
+// compactions have ended, which may take minutes. Errors: ErrNoTable, ErrDiskFull, *CorruptError,
+// and those of List.
+func (t Tables) Compact(ctx context.Context, name string, major bool) error {
+	req := api.NamesRequest{Names: []string{name}, Major: major}
+	return t.calls.do(ctx, &call{method: api.MethodCompactTable, safe: true, encode: req.Append})
+}
+
+// SetOwner sets the owner of a table: the principal whose byte quota the table counts against. An
+// empty name removes the owner. At first this is the principal that created the table. Ownership
+// grants no rights; Usage shows it. It requires the right to administer the cluster. Errors:
+// ErrNoTable, ErrNoUser, ErrPermission, *AmbiguousError, and those of List.
+func (t Tables) SetOwner(ctx context.Context, tableName, user string) error {
+	req := api.NamesRequest{Names: []string{tableName, user}}
+	return t.calls.do(ctx, &call{method: api.MethodSetOwner, change: true, safe: true, encode: req.Append})
+}
