@@ -85,6 +85,12 @@
 // (quotas.Metered) on the tablet server, without calls to other nodes; without quotas it checks one pointer. Each node reports its demand to
 // the master and gets its shares, and the tables that may not grow.
 //
+// # Operations
+//
+// operations.go connects the services for operators: packages nodeadmin (list, drain and remove nodes), status (the methods ping and status,
+// metrics of tablets) and monitor (the HTTP port with metrics, health and profiles). Other services send their own metrics. Package disks
+// stops the node when a disk does not answer.
+//
 // # Goroutines
 //
 //	goroutine        started by       ends with           does

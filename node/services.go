@@ -20,17 +20,14 @@ import (
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
-	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/roots"
-	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
-	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -81,19 +78,8 @@ func (n *Node) newServices() {
 		MasterEpoch: masterEpoch, Roots: n.roots})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
+	n.newOperations()
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
-	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
-		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.checkLeader, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
-	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
-		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: theMaster,
-		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.store.Load})
-	n.monitor = n.newMonitor()
-}
-
-// raftGroup returns the node's Raft group; nil if the node does not vote.
-func (n *Node) raftGroup() *raftmeta.Group {
-	group, _ := n.voter.Group()
-	return group
 }
 
 // lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.

@@ -17,7 +17,7 @@ const (
 var (
 	largePackages = map[string]int{}
 	largeTypes    = map[string]int{
-		"node.Node":     93,
+		"node.Node":     80,
 		"tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{

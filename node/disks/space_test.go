@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -19,5 +20,28 @@ func TestRoomToVote(t *testing.T) {
 		if !memory && !errors.Is(err, rpc.CodeUnavailable) {
 			t.Errorf("refused with %v, want that it may be asked again", err)
 		}
+	}
+}
+
+// TestSpace: directories of one file system count once, and those whose block store has failed do not count.
+func TestSpace(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	retired := map[string]bool{}
+	s := New(Config{Dirs: []string{a, b}, ReserveBytes: 1, Retired: func() map[string]bool { return retired }})
+	want, ok := TotalBytes(a)
+	if total, free := s.Space(); !ok || total != want || free <= 0 || free >= total {
+		t.Errorf("%d of %d bytes are free, want a total of %d", free, total, want)
+	}
+	retired[identity.BlobFolder(a)] = true
+	if total, _ := s.Space(); total != want {
+		t.Errorf("with one directory the total is %d, want %d", total, want)
+	}
+	retired[identity.BlobFolder(b)] = true
+	if total, free := s.Space(); total != 0 || free != 0 {
+		t.Errorf("without directories %d of %d bytes are free", free, total)
+	}
+	s.ReserveBytes, s.Retired = math.MaxInt64, func() map[string]bool { return nil }
+	if _, free := s.Space(); free != 0 {
+		t.Errorf("%d bytes are free beside the reserve", free)
 	}
 }

@@ -64,8 +64,14 @@ func (sv *Service) CheckQuorumWithout(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	return checkQuorum(s.Servers, gone, id)
+}
+
+// checkQuorum returns an *api.NodeInUseError if the servers would be left without a majority of live voters without the node with that id.
+// The nodes in gone do not count as live.
+func checkQuorum(servers []api.RaftServer, gone []string, id string) error {
 	voters, live, votes := 0, 0, false
-	for _, r := range s.Servers {
+	for _, r := range servers {
 		if !r.Voter {
 			continue
 		}

@@ -6,21 +6,36 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/monitor"
+	"github.com/steledb/stele/node/nodeadmin"
+	"github.com/steledb/stele/node/status"
+	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 )
 
-// newMonitor creates the HTTP port.
-func (n *Node) newMonitor() *monitor.Service {
-	return monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
+// newOperations creates the services for operators: administration of nodes, status, and the HTTP port.
+func (n *Node) newOperations() {
+	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
+		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.checkLeader, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
+	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
+		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: func() *master.Master { return n.master },
+		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.store.Load})
+	n.monitor = monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
 		HTTP: n.cfg.HTTP, Profiles: n.cfg.Profiles, Advertise: n.cfg.Advertise, Transport: func() *certs.Transport { return n.security },
 		Authenticate: func(ctx context.Context, caller *authz.Subject, text string) error {
 			return n.tokenAuth.Authenticate(ctx, caller, text)
 		},
 		Authz: n.authz, Refused: n.refuseConn, Err: n.Err, Unready: n.unready, CheckServing: n.checkServing, Parts: n.parts, Collectors: n.collectors})
+}
+
+// raftGroup returns the node's Raft group; nil if the node does not vote.
+func (n *Node) raftGroup() *raftmeta.Group {
+	group, _ := n.voter.Group()
+	return group
 }
 
 // Alive probes the node: it sends a request to its own port, and takes the locks of each part. The error names the parts that have not
