@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
@@ -17,10 +16,7 @@ import (
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
-	"github.com/steledb/stele/node/method"
-	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/tokenauth"
-	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 )
 
@@ -77,7 +73,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	n.gossipKey.Hold(keys.GossipKeys)
 	n.authority.Hold(keys.Authority, keys.Next)
 	n.security = certs.New(certs.Config{Log: n.log, Keys: n.keys(), Credential: keys.Credential, Dial: n.cfg.dial, Rejected: n.removed.Rejected,
-		ConnsOfPrincipalMax: budget.ConnsMax(n.cfg.MemoryBytes) / budget.PrincipalShare, ForStrangers: func(method string) bool { return guards[method].To == authz.Strangers },
+		ConnsOfPrincipalMax: budget.ConnsMax(n.cfg.MemoryBytes) / budget.PrincipalShare, ForStrangers: func(method string) bool { return n.authz.Guards[method].To == authz.Strangers },
 		Renew: n.authority.RenewOwn, Signs: n.authority.Holds})
 	n.authz.Open = false
 	return nil
@@ -93,7 +89,7 @@ func (n *Node) disconnectRejected() { n.security.DisconnectRejected(n.ctx, rejec
 type rejections struct{ n *Node }
 
 // Ready implements certs.Rejections.
-func (r rejections) Ready() error { return r.n.checkLeader() }
+func (r rejections) Ready() error { return r.n.quorum.Check() }
 
 // Refuses implements certs.Rejections.
 func (r rejections) Refuses(ctx context.Context, c authz.Credential) (bool, error) {
@@ -149,26 +145,6 @@ func (n *Node) refuseConn(from net.Addr, err error) {
 		return
 	}
 	n.refused.WarnError(n.log, "connection rejected", err, "peer", advertise.Host(from.String()))
-}
-
-// securedRegistrar registers methods that require certificates: on an open node they fail with api.ErrOpenCluster. It implements
-// method.Registrar.
-type securedRegistrar struct{ n *Node }
-
-// Handle implements method.Registrar.
-func (r securedRegistrar) Handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
-	r.n.handle(method, mode, func(c *rpc.Call) {
-		if r.n.security == nil {
-			reply.Fail(c, api.ErrOpenCluster)
-			return
-		}
-		h(c)
-	})
-}
-
-// HandleNames implements method.Registrar.
-func (r securedRegistrar) HandleNames(method string, names int, h method.NamesHandler) {
-	r.n.answerNames(r.Handle, method, names, h)
 }
 
 // nodeVerifier returns the function by which connections are verified to come from a node; nil on an open node.

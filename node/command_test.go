@@ -8,6 +8,8 @@ import (
 
 	"github.com/steledb/stele/internal/rpcdoc"
 	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/dialer"
+	"github.com/steledb/stele/node/dispatch"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/tabletadmin"
@@ -22,12 +24,12 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	}
 	const ofMaster = "master, sequencer, raft epoch"
 	want := map[string]string{
-		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodIdentity: "",
+		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", dialer.Method: "",
 		command.MethodHail: ofMaster, command.MethodStartVoting: ofMaster, command.MethodNudge: "",
 		command.MethodHeld: "…, instance", command.MethodLoad: "…, instance, key, generation", command.MethodUnload: "…, instance, key",
 		command.MethodSort: "…, instance, dead, log, start, end", tabletadmin.MethodCompact: "table, all",
 		tabletadmin.MethodDescribe: "table, nil", tabletadmin.MethodSplit: "table, key, row", tabletadmin.MethodCompactOne: "table, key, all",
-		command.MethodMerge: "…, instance, key, upper", tabletadmin.MethodMove: "key, node", tabletadmin.MethodMerge: "lower, upper", tabletadmin.MethodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
+		command.MethodMerge: "…, instance, key, upper", tabletadmin.MethodMove: "key, node", tabletadmin.MethodMerge: "lower, upper", tabletadmin.MethodUnserved: "", dispatch.MethodOnBehalf: "method, user, generation, token, whence, params",
 		usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
 	}
 	if !maps.Equal(reported, want) {

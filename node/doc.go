@@ -69,11 +69,11 @@
 //
 // # Rights
 //
-// Each method has a guard (guards.go), without which it cannot be registered: it admits nodes, all principals, or those with a right
-// on the cluster or a table, or the method checks rights itself. Rights are known as of an epoch (package authz), through the session
+// Each method is registered with a guard (packages method and dispatch): it admits nodes, all principals, or those with a right on the
+// cluster or a table, or the method checks rights itself. Rights are known as of an epoch (package authz), through the session
 // with the lock service, and checked again before an answer: a node whose session is in doubt knows no rights, and returns unavailable.
 // For each data request the tablet server consults an access (package authz) with the schema that it uses. Changes of rights (package
-// users) are made by the master's node, to which others forward requests in the principal's name (forward.go). Both
+// users) are made by the master's node, to which others forward requests in the principal's name (package dispatch). Both
 // check the rights. Each change that waits for its turn (package changes) has a subject (authz.ChangeRequest), which is authorized again when
 // it is its turn, and is written only under the mastership in which that happened. So no change is made for a user after a revocation
 // of its rights has returned. Actions of administrators, and refusals, are in the audit log.

@@ -81,8 +81,13 @@ func (c *Config) DialWith(dial func(ctx context.Context, addr string) (net.Conn,
 // Methods are those that the node answers.
 func (n *Node) Methods() []string { return n.rpc.Methods() }
 
+// KnownMethods returns all methods, which TestRequiredRights compares with those that nodes have.
+func KnownMethods() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(requiredRights)), nodeMethods...)))
+}
+
 // Guarded returns the methods that have a guard.
-func Guarded() []string { return slices.Sorted(maps.Keys(guards)) }
+func (n *Node) Guarded() []string { return slices.Sorted(maps.Keys(n.authz.Guards)) }
 
 // GuardsOf looks up the guard of a method as its registration does.
 func (n *Node) GuardsOf(method string) { n.authz.Admitter(method) }

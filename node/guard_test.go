@@ -17,7 +17,6 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/internal/wire/wiretest"
-	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
@@ -152,7 +151,7 @@ func TestEveryMethodHasGuard(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
 	f.startAll()
-	if got, want := f.nodes[0].Methods(), node.Guarded(); !slices.Equal(got, want) {
+	if got, want := f.nodes[0].Methods(), f.nodes[0].Guarded(); !slices.Equal(got, want) {
 		t.Errorf("the node answers\n%v, guarded are\n%v", got, want)
 	}
 	defer func() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/security/acl"
 )
@@ -169,6 +170,8 @@ func TestRequiredRights(t *testing.T) {
 		}
 		required[method] = forNodes
 	}
+	n, _ := startInternal(t)
+	guards := n.authz.Guards
 	for _, method := range slices.Sorted(maps.Keys(guards)) {
 		want, ok := required[method]
 		switch got := guardText(guards[method]); {
@@ -188,15 +191,27 @@ func TestRequiredRights(t *testing.T) {
 // TestGuardsOfChanges pins which changes write their own audit records, and which ones the master's node executes. The subject of
 // each other change of the cluster is in its record.
 func TestGuardsOfChanges(t *testing.T) {
-	for method, g := range guards {
+	n, _ := startInternal(t)
+	for method, g := range n.authz.Guards {
 		if want := slices.Contains(selfAudited, method); g.SelfAudited != want {
 			t.Errorf("%q writes its own audit record: %v, want %v", method, g.SelfAudited, want)
 		}
 		if want := slices.Contains(byMaster, method); g.Master != want {
 			t.Errorf("%q is executed by the master's node: %v, want %v", method, g.Master, want)
 		}
+		if want := needLeader[method]; g.Leader != want {
+			t.Errorf("%q needs the lock service's leader: %v, want %v", method, g.Leader, want)
+		}
 		if g.To == authz.Right && g.Right == acl.Admin && !g.SelfAudited && g.About == nil {
 			t.Errorf("%q changes the cluster, and its audit record has no subject", method)
 		}
 	}
+}
+
+// needLeader are the methods that fail at once while the lock service has no leader.
+var needLeader = map[string]authz.LeaderUse{
+	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
+	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
+	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
+	api.MethodCompactTablet: authz.LeaderFirst,
 }

@@ -357,7 +357,7 @@ const preamble = 8
 
 // sendRPC sends requests, more or less: see hostile.
 func (e *exposed) sendRPC(ctx context.Context, r *rand.Rand, known bool) (int, error) {
-	h := hostile{addr: e.rpc, caller: e.anonymous, rnd: r, met: map[string]int{}, methods: node.Guarded(), calls: tableCalls("t")}
+	h := hostile{addr: e.rpc, caller: e.anonymous, rnd: r, met: map[string]int{}, methods: node.KnownMethods(), calls: tableCalls("t")}
 	if known && r.IntN(2) == 0 {
 		h.caller = e.looker
 	} else if known {

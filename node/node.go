@@ -24,7 +24,9 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/dialer"
 	"github.com/steledb/stele/node/disks"
+	"github.com/steledb/stele/node/dispatch"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
@@ -38,6 +40,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/peers"
+	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
@@ -86,8 +89,9 @@ type Node struct {
 	enrolment *enrol.Service
 	tokenAuth *tokenauth.Service
 	authz     *authz.Authorizer
-	// forwardable has the handlers of methods that other nodes may forward.
-	forwardable map[string]func(*rpc.Call)
+	dispatch  *dispatch.Dispatcher
+	dialer    *dialer.Dialer
+	quorum    quorum.Config
 
 	former      *formation.Former
 	members     *members.Service
@@ -163,7 +167,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = results.New(cfg.budget().Results)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.newServices()
-	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialNode
+	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialer.Dial
 	return n, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/dialer"
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/nodeadmin"
@@ -20,7 +21,7 @@ import (
 // newOperations creates the services for operators: administration of nodes, status, and the HTTP port.
 func (n *Node) newOperations() {
 	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
-		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.checkLeader, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
+		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.quorum.Check, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: func() *master.Master { return n.master },
 		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.store.Load})
@@ -42,6 +43,14 @@ func (n *Node) raftGroup() *raftmeta.Group {
 // answered when ctx ends, or why the node has failed. The node must have been started and not be closed.
 func (n *Node) Alive(ctx context.Context) error { return n.monitor.Alive(ctx) }
 
+// checkServing returns an error until the node serves.
+func (n *Node) checkServing() error {
+	if n.serving.Load() {
+		return nil
+	}
+	return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true}
+}
+
 // Health returns why the node does not serve as it should, or "".
 func (n *Node) Health() string { return n.unready() }
 
@@ -57,7 +66,7 @@ func (n *Node) unready() string {
 		return "starting: waiting for " + *n.stage.Load()
 	}
 	if err := n.tabletServer.Current().Serving(); err != nil {
-		if noLeader := n.checkLeader(); noLeader != nil {
+		if noLeader := n.quorum.Check(); noLeader != nil {
 			err = noLeader
 		}
 		var why *rpc.Error
@@ -107,7 +116,7 @@ func (n *Node) parts() []monitor.Part {
 // askSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
 // node is alive.
 func (n *Node) askSelf(ctx context.Context) error {
-	err := n.peers.Call(ctx, n.id(), methodIdentity, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+	err := n.peers.Call(ctx, n.id(), dialer.Method, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 		d.Skip()
 		return d.Err()
 	})

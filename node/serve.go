@@ -9,10 +9,11 @@ import (
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
-	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/dispatch"
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/raftstreams"
-	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -24,9 +25,8 @@ func (n *Node) serve(listener net.Listener) error {
 		MessageBytesMax: int(b.Message), MemoryBytesMax: b.RPC, SpawnedMax: spawnedMax, ConnsMax: budget.ConnsMax(n.cfg.MemoryBytes), OnConns: func(change int) { n.reservation.Change(int64(change) * budget.ConnBytes) },
 		Logger: n.log.With("part", "rpc"),
 	})
-	n.forwardable = map[string]func(*rpc.Call){}
 	if cfg.Admit = n.authz.Admitter; n.security != nil {
-		n.authz.Rights = authz.NewRights(&n.meta, n.checkLeader)
+		n.authz.Rights = authz.NewRights(&n.meta, n.quorum.Check)
 		cfg.MessageBytesOf = n.authz.Rights.RequestBytes(cfg.MessageBytesMax)
 	}
 	server, err := rpc.NewServer(cfg)
@@ -40,28 +40,8 @@ func (n *Node) serve(listener net.Listener) error {
 	if err := n.newFormer(); err != nil {
 		return err
 	}
-	n.former.Handle(server)
 	n.voter = n.newVoter(server.Claim(raftstreams.FirstByte))
-	metaapi.ServeCurrent(server, n.lockServer.ForCall)
-	blobapi.Serve(server, n.servePeer)
-	n.handleIdentity()
-	n.tokenAuth.Register(server.Handle)
-	n.handleOnBehalf()
-	n.users.Register(registrar{n})
-	n.commands.Register(server.Handle)
-	n.tabletServer.Register(server.Handle)
-	n.tabletAdmin.Register(registrar{n})
-	n.tables.Register(registrar{n})
-	n.usage.Register(registrar{n})
-	n.quotas.Register(registrar{n})
-	n.data.Register(registrar{n})
-	n.locate.Register(registrar{n})
-	n.handleOwn()
-	n.nodeAdmin.Register(registrar{n})
-	n.blobs.Register(registrar{n})
-	n.enrolment.Register(securedRegistrar{n})
-	n.authority.Register(securedRegistrar{n})
-	n.gossipKey.Register(securedRegistrar{n})
+	n.register(server)
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
 	if err := n.monitor.Serve(); err != nil {
@@ -77,46 +57,33 @@ func (n *Node) serve(listener net.Listener) error {
 	return nil
 }
 
-// registrar registers the methods of services at the node's port. It implements method.Registrar.
-type registrar struct{ n *Node }
-
-// Handle implements method.Registrar.
-func (r registrar) Handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
-	r.n.handle(method, mode, h)
-}
-
-// HandleNames implements method.Registrar.
-func (r registrar) HandleNames(name string, names int, h method.NamesHandler) {
-	r.n.handleNames(name, names, h)
-}
-
-// handle registers a method that is available once the node serves.
-func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
-	master := guards[method].Master && n.security != nil
-	serve := func(c *rpc.Call) {
-		if !n.serving.Load() {
-			c.Fail(n.notServing())
-			return
-		}
-		if needsLockService[method] {
-			if err := n.checkLeader(); err != nil {
-				c.Fail(err)
-				return
-			}
-		}
-		if master && !n.isMaster() {
-			if caller := authz.SubjectOf(c); caller.Restricted() {
-				n.forward(c, method, caller, h)
-			} else {
-				reply.Fail(c, changes.ErrNotMaster)
-			}
-			return
-		}
-		h(c)
+// register registers all methods at the node's port.
+func (n *Node) register(server *rpc.Server) {
+	n.dispatch = dispatch.New(dispatch.Config{ID: n.id, Authz: n.authz, Peers: &n.peers, Serving: n.checkServing, CheckLeader: n.quorum.Check,
+		MasterEpoch: func() uint64 { return n.master.Epoch() }, LastMaster: n.epochs.Last}, server)
+	n.authz.Guard(authz.Guard{}, formation.MethodHello, formation.MethodPromise, formation.MethodJoin)
+	n.former.Handle(server)
+	n.authz.Guard(authz.Guard{}, blobapi.Methods()...)
+	blobapi.Serve(server, n.servePeer)
+	for _, m := range metaapi.Methods() {
+		n.authz.Guard(lockserver.Guard(m), m)
 	}
-	n.forwardable[method] = serve
-	n.rpc.Handle(method, mode, serve)
+	metaapi.ServeCurrent(server, n.lockServer.ForCall)
+	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, n.commands, n.tabletServer, n.status} {
+		s.Register(n.dispatch.Early())
+	}
+	for _, s := range []interface{ Register(r method.Registrar) }{
+		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.quotas, n.nodeAdmin, n.blobs,
+	} {
+		s.Register(n.dispatch)
+	}
+	for _, s := range []interface{ Register(r method.Registrar) }{n.enrolment, n.authority, n.gossipKey} {
+		s.Register(n.dispatch.Secured())
+	}
 }
 
 // spawnedMax bounds the calls that wait for the disk or for each other: as many as clients have in flight under heavy load.
 const spawnedMax = 1024
+
+// isMaster reports whether this node is the master.
+func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }

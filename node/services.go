@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/dialer"
 	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/locate"
@@ -20,6 +21,7 @@ import (
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/roots"
@@ -35,13 +37,16 @@ import (
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
 	masterEpoch := func() uint64 { return n.master.Epoch() }
-	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
+	n.dialer = dialer.New(dialer.Config{ID: n.id, Cluster: n.cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
+		Transport: func() *certs.Transport { return n.security }})
+	n.quorum = quorum.Config{ID: n.id, Leased: n.leased, Group: n.raftGroup, Members: n.gossipMembers}
+	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Meta: &n.meta, CheckLeader: n.quorum.Check, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: func(ctx context.Context, id string) error { return n.nodeAdmin.CheckQuorumWithout(ctx, id) }, Fail: n.fail, Forget: n.forgetRemoved})
 	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: n.retiredFolders, Fail: n.fail})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
 		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: n.logDiskFull, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
-		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialNode})
+		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialer.Dial})
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
@@ -80,6 +85,12 @@ func (n *Node) newServices() {
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
+}
+
+// leased reports whether the node's lock is certainly held, or it has none yet.
+func (n *Node) leased() bool {
+	s := n.tabletServer.Current()
+	return s == nil || s.Serving() == nil
 }
 
 // lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.

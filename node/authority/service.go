@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/stages"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/rollover"
 )
@@ -93,9 +94,9 @@ func (s *Service) Holds() bool { return s.issuer.Load() != nil }
 // Register registers the methods between nodes about the authority's key, and those for replacing the authority. The registrar rejects
 // them on an open node.
 func (s *Service) Register(r method.Registrar) {
-	r.Handle(MethodRenew, rpc.Spawned, s.renew)
-	r.Handle(MethodIssuer, rpc.Spawned, s.nameIssuer)
-	r.Handle(MethodKey, rpc.Spawned, s.giveKey)
-	r.Handle(api.MethodRotateAuthority, rpc.Spawned, s.rotate)
-	r.HandleNames(api.MethodAuthorityStatus, 0, s.status)
+	r.Handle(MethodRenew, rpc.Spawned, authz.Guard{}, s.renew)
+	r.Handle(MethodIssuer, rpc.Spawned, authz.Guard{}, s.nameIssuer)
+	r.Handle(MethodKey, rpc.Spawned, authz.Guard{}, s.giveKey)
+	r.Handle(api.MethodRotateAuthority, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Rotated}, s.rotate)
+	r.HandleNames(api.MethodAuthorityStatus, 0, authz.Guard{To: authz.Right, Right: acl.Admin, About: authz.Always("the authority")}, s.status)
 }

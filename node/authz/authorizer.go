@@ -20,12 +20,22 @@ type Authorizer struct {
 	Open        bool // without certificates: all callers may do everything
 	Ctx         context.Context
 	Limits      *table.Limits
-	Guards      map[string]Guard
-	Rights      *Rights   // nil on an open node
-	Audit       *AuditLog // nil on an open node
+	Guards      map[string]Guard // by method; set by Guard
+	Rights      *Rights          // nil on an open node
+	Audit       *AuditLog        // nil on an open node
 	Meta        *namespace.Access
 	CheckLeader func() error // returns an error while the lock service has no leader
 	Serving     func() error // returns an error until the node serves
+}
+
+// Guard sets the guard of methods, before they are registered at a port.
+func (z *Authorizer) Guard(g Guard, methods ...string) {
+	if z.Guards == nil {
+		z.Guards = map[string]Guard{}
+	}
+	for _, m := range methods {
+		z.Guards[m] = g
+	}
 }
 
 // Admitter returns the function that admits calls of a method; nil on an open node, which admits all.

@@ -35,9 +35,23 @@ type Guard struct {
 	Master bool
 	// About returns the subject of a change for the audit log (auditsubject.go). Nil: the table.
 	About func(c *rpc.Call) string
+	// Leader states whether the method needs the lock service's leader.
+	Leader LeaderUse
 	// SelfAudited means that the method writes its audit record itself.
 	SelfAudited bool
 }
 
 // change reports whether the method changes the cluster. Changes are logged in the audit log.
 func (g *Guard) change() bool { return g.Right == acl.Admin }
+
+// LeaderUse states when a method needs the lock service's leader.
+type LeaderUse uint8
+
+const (
+	// LeaderUnused: the method works without, or waits for it.
+	LeaderUnused LeaderUse = iota
+	// LeaderFirst: while there is no leader the method fails at once. Otherwise its caller would only learn that the deadline passed.
+	LeaderFirst
+	// LeaderThroughout: it also is cancelled when the leader is lost. It changes nothing.
+	LeaderThroughout
+)

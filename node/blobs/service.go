@@ -24,6 +24,7 @@ import (
 	"github.com/steledb/stele/node/roots"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 )
 
 // Config is what the service needs.
@@ -55,22 +56,26 @@ func New(cfg Config) *Service { return &Service{Config: cfg} }
 
 // Register registers the methods for blobs.
 func (bs *Service) Register(r method.Registrar) {
-	bs.handle(r, api.MethodBlobOpen, bs.open)
-	bs.handle(r, api.MethodBlobWrite, bs.write)
-	bs.handle(r, api.MethodBlobSeal, bs.seal)
-	bs.handle(r, api.MethodBlobAbort, bs.abort)
-	bs.handle(r, api.MethodBlobStat, bs.stat)
-	bs.handle(r, api.MethodBlobList, bs.list)
-	bs.handle(r, api.MethodBlobDelete, bs.delete)
-	bs.handle(r, api.MethodBlobFsck, bs.check)
-	bs.handle(r, api.MethodBlobStatus, bs.status)
-	bs.handle(r, api.MethodBlobRevive, bs.revive)
-	bs.handle(r, api.MethodBlobResumeSweep, bs.resumeSweep)
-	r.Handle(api.MethodBlobRead, rpc.Spawned, bs.read)
+	read, write, monitor := authz.Guard{To: authz.Right, Right: acl.Read}, authz.Guard{To: authz.Right, Right: acl.Write}, authz.Guard{To: authz.Right, Right: acl.Monitor}
+	admin := func(about func(*rpc.Call) string) authz.Guard {
+		return authz.Guard{To: authz.Right, Right: acl.Admin, About: about}
+	}
+	bs.handle(r, api.MethodBlobOpen, write, bs.open)
+	bs.handle(r, api.MethodBlobWrite, write, bs.write)
+	bs.handle(r, api.MethodBlobSeal, write, bs.seal)
+	bs.handle(r, api.MethodBlobAbort, write, bs.abort)
+	bs.handle(r, api.MethodBlobStat, read, bs.stat)
+	bs.handle(r, api.MethodBlobList, read, bs.list)
+	bs.handle(r, api.MethodBlobStatus, monitor, bs.status)
+	bs.handle(r, api.MethodBlobDelete, admin(authz.Named("blob")), bs.delete)
+	bs.handle(r, api.MethodBlobFsck, admin(authz.Always("all blobs")), bs.check)
+	bs.handle(r, api.MethodBlobRevive, admin(authz.Named("blob")), bs.revive)
+	bs.handle(r, api.MethodBlobResumeSweep, admin(authz.Always("the sweep")), bs.resumeSweep)
+	r.Handle(api.MethodBlobRead, rpc.Spawned, read, bs.read)
 }
 
-func (bs *Service) handle(r method.Registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
-	r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
+func (bs *Service) handle(r method.Registrar, method string, guard authz.Guard, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
+	r.Handle(method, rpc.Spawned, guard, func(c *rpc.Call) {
 		r, ok := begin(c, method)
 		if !ok {
 			return

@@ -7,6 +7,8 @@ import (
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -52,8 +54,8 @@ type Service struct{ Config }
 func New(cfg Config) *Service { return &Service{cfg} }
 
 // Register registers the commands to this node. They are answered once the node serves.
-func (s *Service) Register(handle func(method string, mode rpc.Mode, h func(*rpc.Call))) {
-	handle(MethodNudge, rpc.Inline, func(c *rpc.Call) {
+func (s *Service) Register(r method.Registrar) {
+	r.Handle(MethodNudge, rpc.Inline, authz.Guard{}, func(c *rpc.Call) {
 		if s.Serving() == nil {
 			s.Master().Nudge()
 		}
@@ -63,7 +65,7 @@ func (s *Service) Register(handle func(method string, mode rpc.Mode, h func(*rpc
 		MethodHail:        func(context.Context, Header) error { return nil },
 		MethodStartVoting: s.BecomeVoter,
 	} {
-		handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r.Handle(method, rpc.Spawned, authz.Guard{}, func(c *rpc.Call) {
 			var h Header
 			if err := h.Decode(&c.Params, c.NumParams); err != nil {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})

@@ -73,15 +73,15 @@ type Meter interface {
 
 // Register registers the methods of the data API.
 func (d *Service) Register(r method.Registrar) {
-	r.Handle(api.MethodMutate, rpc.Inline, d.mutate)
-	r.Handle(api.MethodMutateRows, rpc.Spawned, d.mutateRows)
-	r.Handle(api.MethodRead, rpc.Pooled, d.read)
-	r.Handle(api.MethodReadRows, rpc.Spawned, d.readRows)
-	r.Handle(api.MethodCheckAndMutate, rpc.Spawned, d.checkAndMutate)
-	r.Handle(api.MethodReadModifyWrite, rpc.Spawned, d.readModifyWrite)
-	r.Handle(api.MethodScanOpen, rpc.Spawned, d.scanOpen)
-	r.Handle(api.MethodScanNext, rpc.Spawned, d.scanNext)
-	r.Handle(api.MethodScanClose, rpc.Inline, d.scanClose)
+	r.Handle(api.MethodMutate, rpc.Inline, authz.Guard{To: authz.Own}, d.mutate)
+	r.Handle(api.MethodMutateRows, rpc.Spawned, authz.Guard{To: authz.Own}, d.mutateRows)
+	r.Handle(api.MethodRead, rpc.Pooled, authz.Guard{To: authz.Own}, d.read)
+	r.Handle(api.MethodReadRows, rpc.Spawned, authz.Guard{To: authz.Own}, d.readRows)
+	r.Handle(api.MethodCheckAndMutate, rpc.Spawned, authz.Guard{To: authz.Own}, d.checkAndMutate)
+	r.Handle(api.MethodReadModifyWrite, rpc.Spawned, authz.Guard{To: authz.Own}, d.readModifyWrite)
+	r.Handle(api.MethodScanOpen, rpc.Spawned, authz.Guard{To: authz.Own}, d.scanOpen)
+	r.Handle(api.MethodScanNext, rpc.Spawned, authz.Guard{To: authz.Own}, d.scanNext)
+	r.Handle(api.MethodScanClose, rpc.Inline, authz.Guard{To: authz.Own}, d.scanClose)
 }
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -65,10 +66,10 @@ func New(cfg Config) *Service {
 
 // Register registers the methods by which hosts join, and those about tokens. The registrar rejects them on an open node.
 func (s *Service) Register(r method.Registrar) {
-	r.Handle(MethodJoin, rpc.Spawned, s.join)
-	r.Handle(api.MethodCreateToken, rpc.Spawned, s.create)
-	r.HandleNames(api.MethodListTokens, 0, s.list)
-	r.Handle(api.MethodRevokeToken, rpc.Spawned, s.revoke)
+	r.Handle(MethodJoin, rpc.Spawned, authz.Guard{To: authz.Strangers}, s.join)
+	r.Handle(api.MethodCreateToken, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true}, s.create)
+	r.HandleNames(api.MethodListTokens, 0, authz.Guard{To: authz.Right, Right: acl.Admin, About: authz.Always("all tokens")}, s.list)
+	r.Handle(api.MethodRevokeToken, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("token")}, s.revoke)
 }
 
 // members returns the addresses of some nodes.

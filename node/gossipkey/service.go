@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
@@ -76,7 +77,9 @@ func New(cfg Config) *Service {
 }
 
 // Register registers the method by which nodes fetch missing keys. The registrar rejects it on an open node.
-func (s *Service) Register(r method.Registrar) { r.Handle(MethodKey, rpc.Spawned, s.give) }
+func (s *Service) Register(r method.Registrar) {
+	r.Handle(MethodKey, rpc.Spawned, authz.Guard{}, s.give)
+}
 
 // Hold sets the keys that are in the node's directory of keys.
 func (s *Service) Hold(keys [][]byte) { s.keys.Store(&keys) }

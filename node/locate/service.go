@@ -43,8 +43,8 @@ func New(cfg Config) *Service { return &Service{cfg, newGuide(cfg.Locator)} }
 
 // Register registers the methods of the service.
 func (s *Service) Register(r method.Registrar) {
-	r.Handle(api.MethodSampleRowKeys, rpc.Spawned, s.sampleRowKeys)
-	r.HandleNames(api.MethodRoot, 1, s.root)
+	r.Handle(api.MethodSampleRowKeys, rpc.Spawned, authz.Guard{To: authz.OfTable}, s.sampleRowKeys)
+	r.HandleNames(api.MethodRoot, 1, authz.Guard{To: authz.OfTable, Leader: authz.LeaderThroughout}, s.root)
 }
 
 // TabletsOf implements dataapi.Tablets.

@@ -1,11 +1,12 @@
-// Package method has the interface by which the services of a node register their RPC methods. The node knows the guard of each method
-// (package authz): a method without a guard cannot be registered.
+// Package method has the interface by which the services of a node register their RPC methods, each with the guard that states which callers may call
+// it (package authz). Package dispatch implements it.
 package method
 
 import (
 	"context"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 )
@@ -13,9 +14,9 @@ import (
 // NamesHandler serves a method whose parameters are names. Its ctx has the caller (authz.SubjectIn).
 type NamesHandler func(ctx context.Context, r *api.NamesRequest) (reply.Result, error)
 
-// Registrar registers methods, which are served once the node serves data. It panics at a method without a guard.
+// Registrar registers methods. A method is registered once.
 type Registrar interface {
-	Handle(method string, mode rpc.Mode, h func(*rpc.Call))
+	Handle(method string, mode rpc.Mode, guard authz.Guard, h func(*rpc.Call))
 	// HandleNames registers a method whose parameters are so many names.
-	HandleNames(method string, names int, h NamesHandler)
+	HandleNames(method string, names int, guard authz.Guard, h NamesHandler)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
@@ -17,6 +18,7 @@ import (
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/security/acl"
 )
 
 // Service lists, drains and removes nodes, and reports the Raft group.
@@ -46,10 +48,10 @@ func New(cfg Config) *Service { return &Service{cfg} }
 
 // Register registers the methods that manage nodes and report the Raft group.
 func (sv *Service) Register(r method.Registrar) {
-	r.HandleNames(api.MethodListNodes, 0, sv.listNodes)
-	r.HandleNames(api.MethodDrainNode, 1, sv.drainNode)
-	r.HandleNames(api.MethodRemoveNode, 1, sv.removeNode)
-	r.HandleNames(api.MethodRaftStatus, 0, sv.raftStatus)
+	r.HandleNames(api.MethodListNodes, 0, authz.Guard{To: authz.Right, Right: acl.Monitor}, sv.listNodes)
+	r.HandleNames(api.MethodDrainNode, 1, authz.Guard{To: authz.Right, Right: acl.Admin, About: authz.Named("node")}, sv.drainNode)
+	r.HandleNames(api.MethodRemoveNode, 1, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("node")}, sv.removeNode)
+	r.HandleNames(api.MethodRaftStatus, 0, authz.Guard{To: authz.Right, Right: acl.Monitor}, sv.raftStatus)
 }
 
 func (sv *Service) listNodes(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {

@@ -11,13 +11,14 @@ import (
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 )
 
 // A table belongs to the principal that created it, until it is given to another one. Its bytes count for the owner's quota. Ownership
 // gives no rights.
 
 func (qs *Service) handleOwners(r method.Registrar) {
-	r.Handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(api.MethodSetOwner, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true}, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.NamesRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2), &r.Options) {

@@ -16,13 +16,14 @@ import (
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 )
 
 // handleQuotas registers the methods that manage quotas.
 func (qs *Service) handleQuotas(r method.Registrar) {
-	r.Handle(api.MethodSetQuota, rpc.Spawned, qs.serveSetQuota)
-	r.Handle(api.MethodRemoveQuota, rpc.Spawned, qs.serveRemoveQuota)
-	r.HandleNames(api.MethodListQuotas, 0, qs.listQuotas)
+	r.Handle(api.MethodSetQuota, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true}, qs.serveSetQuota)
+	r.Handle(api.MethodRemoveQuota, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true}, qs.serveRemoveQuota)
+	r.HandleNames(api.MethodListQuotas, 0, authz.Guard{To: authz.Right, Right: acl.Monitor}, qs.listQuotas)
 }
 
 func (qs *Service) serveSetQuota(c *rpc.Call) {

@@ -47,7 +47,7 @@ type useAnswer struct {
 }
 
 func (qs *Service) handleQuotaReports(r method.Registrar) {
-	r.Handle(MethodReport, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(MethodReport, rpc.Spawned, authz.Guard{}, func(c *rpc.Call) {
 		var r useReport
 		if err := r.decode(&c.Params, c.NumParams); err != nil {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", MethodReport, err))

@@ -6,9 +6,13 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/members"
+	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/tablet"
 
 	"github.com/steledb/stele/client/api"
@@ -47,14 +51,27 @@ type Config struct {
 // New returns the service.
 func New(cfg Config) *Service { return &Service{cfg} }
 
-// Ping answers without waiting for anything.
-func (sv *Service) Ping(context.Context, *api.NamesRequest) (reply.Result, error) {
-	p := api.Pong{Server: "stele", Version: sv.Version, Protocol: api.ProtocolVersion, Node: sv.Name, Cluster: sv.Self.DurableCluster()}
-	return p.Append, nil
+// Register registers ping and status, which are answered from the start.
+func (sv *Service) Register(r method.Registrar) {
+	// Ping is served by the connection's reader: clients use it to check that the node is alive, however busy it is.
+	r.Handle(api.MethodPing, rpc.Inline, authz.Guard{To: authz.Strangers}, func(c *rpc.Call) {
+		var q api.NamesRequest
+		if !reply.Begin(c, q.Decode(&c.Params, c.NumParams, api.MethodPing, 0), &q.Options) {
+			return
+		}
+		c.Reply(sv.ping())
+	})
+	r.HandleNames(api.MethodStatus, 0, authz.Guard{To: authz.Right, Right: acl.Monitor}, sv.status)
 }
 
-// Status also answers while the node starts, with little more than the reason.
-func (sv *Service) Status(context.Context, *api.NamesRequest) (reply.Result, error) {
+// ping answers without waiting for anything.
+func (sv *Service) ping() reply.Result {
+	p := api.Pong{Server: "stele", Version: sv.Version, Protocol: api.ProtocolVersion, Node: sv.Name, Cluster: sv.Self.DurableCluster()}
+	return p.Append
+}
+
+// status also answers while the node starts, with little more than the reason.
+func (sv *Service) status(context.Context, *api.NamesRequest) (reply.Result, error) {
 	if !sv.Serving() {
 		s := api.Status{Node: sv.Name, NodeID: sv.Self.ID(), Cluster: sv.Self.Cluster(), Version: sv.Version, Uptime: time.Since(sv.Began), Reason: sv.Unready()}
 		return s.Append, nil

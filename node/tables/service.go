@@ -57,13 +57,13 @@ func New(cfg Config) *Service { return &Service{Config: cfg} }
 
 // Register registers the methods of the service.
 func (tb *Service) Register(r method.Registrar) {
-	r.Handle(api.MethodCreateTable, rpc.Spawned, tb.createTable)
-	r.Handle(api.MethodSetFamily, rpc.Spawned, tb.setFamily)
-	r.HandleNames(api.MethodListTables, 0, tb.listTables)
-	r.HandleNames(api.MethodDescribeTable, 1, tb.describeTable)
-	r.HandleNames(api.MethodDropTable, 1, tb.dropTable)
-	r.HandleNames(api.MethodDropFamily, 2, tb.dropFamily)
-	r.HandleNames(api.MethodCompactTable, 1, tb.compactTable)
+	r.Handle(api.MethodCreateTable, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("table"), Leader: authz.LeaderFirst}, tb.createTable)
+	r.Handle(api.MethodSetFamily, rpc.Spawned, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilySet, Leader: authz.LeaderFirst}, tb.setFamily)
+	r.HandleNames(api.MethodListTables, 0, authz.Guard{To: authz.Known, Leader: authz.LeaderThroughout}, tb.listTables)
+	r.HandleNames(api.MethodDescribeTable, 1, authz.Guard{To: authz.OfTable, Leader: authz.LeaderThroughout}, tb.describeTable)
+	r.HandleNames(api.MethodDropTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, Leader: authz.LeaderFirst}, tb.dropTable)
+	r.HandleNames(api.MethodDropFamily, 2, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilyDropped, Leader: authz.LeaderFirst}, tb.dropFamily)
+	r.HandleNames(api.MethodCompactTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Leader: authz.LeaderFirst}, tb.compactTable)
 }
 
 func schemaAnswer(s *table.Schema) reply.Result {

@@ -18,17 +18,19 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
 // handleTabletChanges registers the methods by which operators split, move, merge and compact tablets.
 func (tv *Service) handleTabletChanges(r method.Registrar) {
+	guard := authz.Guard{To: authz.RightOfTable, Right: acl.Admin, SelfAudited: true, Leader: authz.LeaderFirst}
 	for method, do := range map[string]func(context.Context, *change) (reply.Result, error){
 		api.MethodSplitTablet: tv.split, api.MethodMoveTablet: tv.move,
 		api.MethodMergeTablets: tv.merge, api.MethodCompactTablet: tv.compact,
 	} {
-		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r.Handle(method, rpc.Spawned, guard, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
 			caller, r := authz.SubjectOf(c), change{}
 			decoded := r.Decode(&c.Params, c.NumParams, method, tv.Limits)
@@ -436,7 +438,7 @@ func (tv *Service) handleMasterRequests(r method.Registrar) {
 	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
 		MethodMove: (*master.Master).MoveTablet, MethodMerge: (*master.Master).MergeTablets,
 	} {
-		r.Handle(method, rpc.Waiting, func(c *rpc.Call) {
+		r.Handle(method, rpc.Waiting, authz.Guard{}, func(c *rpc.Call) {
 			a, b := string(c.Params.Bytes()), string(c.Params.Bytes())
 			err := c.Params.Err()
 			if err == nil {

@@ -89,7 +89,7 @@ func (tv *Service) handleTables(r method.Registrar) {
 }
 
 func (tv *Service) handleTable(r method.Registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error)) {
-	r.Handle(method, rpc.Waiting, func(c *rpc.Call) {
+	r.Handle(method, rpc.Waiting, authz.Guard{}, func(c *rpc.Call) {
 		name := c.Params.Str()
 		a, err := do(c.Context(), name, &c.Params)
 		if err == nil {

@@ -10,16 +10,18 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 )
 
 // handleUnserved registers the methods that report unserved tablets.
 func (tv *Service) handleUnserved(r method.Registrar) {
-	r.HandleNames(api.MethodUnservedTablets, 0, tv.unserved)
-	r.Handle(MethodUnserved, rpc.Spawned, func(c *rpc.Call) {
+	r.HandleNames(api.MethodUnservedTablets, 0, authz.Guard{To: authz.Right, Right: acl.Read}, tv.unserved) // the result contains row keys
+	r.Handle(MethodUnserved, rpc.Spawned, authz.Guard{}, func(c *rpc.Call) {
 		u, err := tv.unservedOfMaster()
 		if err != nil {
 			reply.Fail(c, err)

@@ -13,9 +13,11 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/roots"
@@ -165,7 +167,7 @@ func lostSoon(ctx context.Context, lock *session.Lock, err error) bool {
 const fencedWait = time.Minute
 
 // Register registers the master's commands to the tablet server.
-func (s *Service) Register(handle func(method string, mode rpc.Mode, h func(*rpc.Call))) {
+func (s *Service) Register(r method.Registrar) {
 	for method, do := range map[string]func(context.Context, *Server, *command.Request) (reply.Result, error){
 		command.MethodHeld: func(_ context.Context, s *Server, _ *command.Request) (reply.Result, error) { return s.held(), nil },
 		command.MethodLoad: func(ctx context.Context, s *Server, r *command.Request) (reply.Result, error) {
@@ -184,13 +186,13 @@ func (s *Service) Register(handle func(method string, mode rpc.Mode, h func(*rpc
 		},
 		command.MethodSort: func(ctx context.Context, s *Server, r *command.Request) (reply.Result, error) { return s.sort(ctx, r) },
 	} {
-		handle(method, rpc.Waiting, func(c *rpc.Call) {
-			var r command.Request
-			if err := r.Decode(&c.Params, c.NumParams, method); err != nil {
+		r.Handle(method, rpc.Waiting, authz.Guard{}, func(c *rpc.Call) {
+			var q command.Request
+			if err := q.Decode(&c.Params, c.NumParams, method); err != nil {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
 				return
 			}
-			a, err := s.execute(c, &r, do)
+			a, err := s.execute(c, &q, do)
 			if err != nil {
 				c.Fail(reply.ToAPI(err))
 				return

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/hostgate"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
@@ -35,8 +36,8 @@ type Config struct {
 func New(cfg Config) *Service { return &Service{Config: cfg, gate: hostgate.New(limits)} }
 
 // Register registers Method, which is answered before the node serves, too.
-func (s *Service) Register(handle func(method string, mode rpc.Mode, h func(*rpc.Call))) {
-	handle(Method, rpc.Spawned, s.auth)
+func (s *Service) Register(r method.Registrar) {
+	r.Handle(Method, rpc.Spawned, authz.Guard{To: authz.Strangers}, s.auth)
 }
 
 // auth serves Method.

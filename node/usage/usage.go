@@ -59,8 +59,8 @@ func New(cfg Config) *Service { return &Service{cfg} }
 
 // Register registers the methods of the service.
 func (us *Service) Register(r method.Registrar) {
-	r.HandleNames(api.MethodUsage, 1, us.serve)
-	r.Handle(Method, rpc.Spawned, func(c *rpc.Call) {
+	r.HandleNames(api.MethodUsage, 1, authz.Guard{To: authz.Known}, us.serve)
+	r.Handle(Method, rpc.Spawned, authz.Guard{}, func(c *rpc.Call) {
 		id := c.Params.Uint()
 		if err := c.Params.Err(); err != nil {
 			reply.Fail(c, err)

@@ -20,9 +20,10 @@ import (
 // handleGrants registers the methods that manage grants.
 func (acc *Service) handleGrants(r method.Registrar) {
 	for _, method := range []string{api.MethodGrant, api.MethodRevoke} {
-		r.Handle(method, rpc.Spawned, func(c *rpc.Call) { acc.serveGrant(c, method) })
+		// The caller must administer the cluster or the table, which serveGrant checks.
+		r.Handle(method, rpc.Spawned, authz.Guard{To: authz.Known, Master: true}, func(c *rpc.Call) { acc.serveGrant(c, method) })
 	}
-	r.Handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(api.MethodListGrants, rpc.Spawned, authz.Guard{To: authz.Known}, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 			return

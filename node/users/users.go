@@ -73,10 +73,11 @@ func (acc *Service) Register(r method.Registrar) {
 
 // handleUsers registers the methods that manage users and their credentials.
 func (acc *Service) handleUsers(r method.Registrar) {
-	r.Handle(api.MethodAddUser, rpc.Spawned, acc.serveAddUser)
-	r.Handle(api.MethodRevokeUser, rpc.Spawned, acc.serveRevokeUser)
-	r.HandleNames(api.MethodListUsers, 0, acc.listUsers)
-	r.HandleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+	change := authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")}
+	r.Handle(api.MethodAddUser, rpc.Spawned, change, acc.serveAddUser)
+	r.Handle(api.MethodRevokeUser, rpc.Spawned, change, acc.serveRevokeUser)
+	r.HandleNames(api.MethodListUsers, 0, authz.Guard{To: authz.Right, Right: acl.Admin, About: authz.Always("all users")}, acc.listUsers)
+	r.HandleNames(api.MethodRemoveUser, 1, change, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 		err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
 			acc.Log.Info("user removed", "user", r.Names[0])
@@ -84,7 +85,7 @@ func (acc *Service) handleUsers(r method.Registrar) {
 		return nil, err
 	})
 	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
-		r.HandleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+		r.HandleNames(method, 1, change, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 			err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
 				acc.Log.Info(userStateEvent(disabled), "user", r.Names[0])

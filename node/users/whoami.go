@@ -14,7 +14,7 @@ import (
 
 // handleWhoami registers the method that returns the caller's identity and rights.
 func (acc *Service) handleWhoami(r method.Registrar) {
-	r.Handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(api.MethodWhoAmI, rpc.Spawned, authz.Guard{To: authz.Known}, func(c *rpc.Call) {
 		var r api.NamesRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0), &r.Options) {
 			return

@@ -1,4 +1,4 @@
-package node
+package dispatch
 
 import (
 	"context"
@@ -18,62 +18,62 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// methodOnBehalf forwards a principal's request to the master's node:
+// MethodOnBehalf forwards a principal's request to the master's node:
 // [method, name, generation, token id or "", address, parameters, certificate serial or ""]. Both nodes check the rights.
-const methodOnBehalf = "cluster.on_behalf"
+const MethodOnBehalf = "cluster.on_behalf"
 
-func (n *Node) handleOnBehalf() {
-	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // as the forwarded methods do
-		d := &c.Params
-		method := d.Str()
-		caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, Forwarded: true}
-		shownID := d.Str()
-		caller.From = d.Str()
-		behind := *d
-		behind.Raw() // the parameters
-		caller.Peer.Serial = behind.Str()
-		c.NumParams = d.Array()
-		g, h := guards[method], n.forwardable[method]
-		switch {
-		case d.Err() != nil:
-			c.Fail(api.ToRPC(d.Err()))
-			return
-		case h == nil || !g.Master:
-			c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not forwarded", methodOnBehalf, method))
-			return
-		case !n.serving.Load():
-			c.Fail(n.notServing())
-			return
-		}
-		if shownID != "" {
-			ctx, cancel := context.WithTimeout(c.Context(), authz.RightsTimeout)
-			defer cancel()
-			if err := n.restoreToken(ctx, caller, shownID); err != nil {
-				c.Fail(reply.ToAPI(err))
-				return
-			}
-		}
-		c.SetIdentity(caller)
-		if err := n.authz.AdmitCall(c, method, &g); err != nil {
-			c.Fail(err)
+// onBehalf serves a request that another node has forwarded.
+func (d *Dispatcher) onBehalf(c *rpc.Call) {
+	c.Keep() // as the forwarded methods do
+	p := &c.Params
+	method := p.Str()
+	caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: p.Str(), Generation: p.Uint()}, Forwarded: true}
+	shownID := p.Str()
+	caller.From = p.Str()
+	behind := *p
+	behind.Raw() // the parameters
+	caller.Peer.Serial = behind.Str()
+	c.NumParams = p.Array()
+	g, h := d.Authz.Guards[method], d.forwardable[method]
+	switch {
+	case p.Err() != nil:
+		c.Fail(api.ToRPC(p.Err()))
+		return
+	case h == nil || !g.Master:
+		c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not forwarded", MethodOnBehalf, method))
+		return
+	}
+	if err := d.Serving(); err != nil {
+		c.Fail(err)
+		return
+	}
+	if shownID != "" {
+		ctx, cancel := context.WithTimeout(c.Context(), authz.RightsTimeout)
+		defer cancel()
+		if err := d.restoreToken(ctx, caller, shownID); err != nil {
+			c.Fail(reply.ToAPI(err))
 			return
 		}
-		h(c)
-	})
+	}
+	c.SetIdentity(caller)
+	if err := d.Authz.AdmitCall(c, method, &g); err != nil {
+		c.Fail(err)
+		return
+	}
+	h(c)
 }
 
 // restoreToken sets the token of a forwarded subject, which another node has verified.
-func (n *Node) restoreToken(ctx context.Context, caller *authz.Subject, text string) error {
+func (d *Dispatcher) restoreToken(ctx context.Context, caller *authz.Subject, text string) error {
 	id, err := token.ParseID(text)
 	if err != nil {
 		return err
 	}
 	gone := &api.IdentityError{Reason: api.IdentityRevoked, Text: "token was revoked: have a new one made"}
-	b, err := n.authz.Rights.Files.Get(ctx, authz.TokenPath(id))
+	b, err := d.Authz.Rights.Files.Get(ctx, authz.TokenPath(id))
 	switch {
 	case err != nil:
-		return n.authz.Rights.Recode(err)
+		return d.Authz.Rights.Recode(err)
 	case b == nil:
 		return gone
 	}
@@ -88,24 +88,20 @@ func (n *Node) restoreToken(ctx context.Context, caller *authz.Subject, text str
 	return nil
 }
 
-// isMaster reports whether this node is the master.
-func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }
-
 // masterTime bounds the wait for a master, whatever the caller's deadline: an election takes a second or two, and callers in plain
 // mode need not send a deadline.
 const masterTime = 30 * time.Second
 
 // forward forwards a principal's request to the master's node and returns its answer. If this node becomes the master meanwhile, it
 // serves the request itself.
-func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve func(*rpc.Call)) {
+func (d *Dispatcher) forward(c *rpc.Call, method string, guard *authz.Guard, caller *authz.Subject, serve func(*rpc.Call)) {
 	c.OnAnswer(nil) // the master's node checks and logs the request
 	params := slices.Clone(c.Params.Rest())
 	began := time.Now()
 	pauses := timing.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
-		if n.isMaster() {
-			g := guards[method]
-			if err := n.authz.AdmitCall(c, method, &g); err != nil {
+		if d.MasterEpoch() != 0 {
+			if err := d.Authz.AdmitCall(c, method, guard); err != nil {
 				c.Fail(err)
 				return
 			}
@@ -113,7 +109,7 @@ func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve 
 			return
 		}
 		var result []byte
-		again, err := n.forwardOnce(c, caller, params, &result)
+		again, err := d.forwardOnce(c, caller, params, &result)
 		if err == nil {
 			c.Reply(func(e *wire.Encoder) { e.Raw(result) })
 			return
@@ -129,13 +125,13 @@ func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve 
 }
 
 // forwardOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
-func (n *Node) forwardOnce(c *rpc.Call, caller *authz.Subject, params []byte, result *[]byte) (again bool, err error) {
-	masterID, _ := n.epochs.Last()
-	if masterID == "" || masterID == n.id() || caller.Forwarded {
+func (d *Dispatcher) forwardOnce(c *rpc.Call, caller *authz.Subject, params []byte, result *[]byte) (again bool, err error) {
+	masterID, _ := d.LastMaster()
+	if masterID == "" || masterID == d.ID() || caller.Forwarded {
 		return !caller.Forwarded, changes.ErrNotMaster
 	}
 	name, generation, s := caller.Principal()
-	err = n.peers.Call(c.Context(), masterID, methodOnBehalf, func(e *wire.Encoder) {
+	err = d.Peers.Call(c.Context(), masterID, MethodOnBehalf, func(e *wire.Encoder) {
 		e.Array(7)
 		e.Str(c.Method())
 		e.Str(name)
@@ -153,9 +149,9 @@ func (n *Node) forwardOnce(c *rpc.Call, caller *authz.Subject, params []byte, re
 		} else {
 			e.Str("")
 		}
-	}, func(d *wire.Decoder) error {
-		*result = slices.Clone(d.Raw())
-		return d.Err()
+	}, func(answer *wire.Decoder) error {
+		*result = slices.Clone(answer.Raw())
+		return answer.Err()
 	})
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError

@@ -1,0 +1,15 @@
+// Package dispatch takes the calls at a node's port to the services that registered their methods (package method). Before the service's handler
+// runs, a call is checked: by its guard (package authz), while it is read; whether the node serves data; whether the lock service has a
+// leader, if the method needs it; and whether this node is the master, if only that may execute it. If it is not, the request is forwarded
+// to the master's node in the principal's name (forward.go).
+//
+// Methods between nodes that must work while the node starts are registered by Early. One goroutine for each call that is cancelled when
+// the leader is lost, until its answer.
+//
+// # Invariants
+//
+//	D1. A method without a guard cannot be registered.
+//	D2. A forwarded request is authorized on both nodes: on the master's with the caller's name, generation and token, of which the token
+//	    is read again.
+//	D3. A request is forwarded again only if the node that got it did not execute it; otherwise its outcome is unknown.
+package dispatch
