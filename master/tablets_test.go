@@ -40,7 +40,7 @@ type world struct {
 	started   int
 	moves     int
 	unneeded  []string
-	unions    []master.Union
+	pending   []master.PendingMerge
 	merges    int
 	pins      map[string]string
 	unread    bool // METADATA cannot always be read completely
@@ -83,7 +83,7 @@ func has(v *master.TabletServer, key string) bool {
 
 // state is what the master reads, level by level: an unserved METADATA tablet cannot be read.
 func (w *world) state() *master.TabletState {
-	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, PendingMerges: w.unions, Pins: w.pins}
+	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, PendingMerges: w.pending, Pins: w.pins}
 	for name := range w.logs {
 		s.Logs = append(s.Logs, name)
 	}
@@ -309,7 +309,7 @@ func (w *world) merge(o master.Order) {
 	w.tablets = slices.DeleteFunc(w.tablets, func(t *master.Tablet) bool { return t == lower })
 	delete(w.unflushed, lower.Key)
 	w.flush(upper)
-	w.unions = slices.DeleteFunc(w.unions, func(u master.Union) bool { return u.Lower == lower.Key || u.Upper == lower.Key })
+	w.pending = slices.DeleteFunc(w.pending, func(u master.PendingMerge) bool { return u.Lower == lower.Key || u.Upper == lower.Key })
 	w.merges++
 }
 
@@ -319,10 +319,12 @@ func (w *world) requestMerge() {
 	if i+1 >= len(w.tablets) {
 		return
 	}
-	u := master.Union{Lower: w.tablets[i].Key, Upper: w.tablets[i+1].Key, Why: "merge requested"}
-	taken := func(o master.Union) bool { return o.Lower == u.Upper || o.Upper == u.Lower || o.Lower == u.Lower }
-	if !slices.ContainsFunc(w.unions, taken) {
-		w.unions = append(w.unions, u)
+	u := master.PendingMerge{Lower: w.tablets[i].Key, Upper: w.tablets[i+1].Key, Why: "merge requested"}
+	taken := func(o master.PendingMerge) bool {
+		return o.Lower == u.Upper || o.Upper == u.Lower || o.Lower == u.Lower
+	}
+	if !slices.ContainsFunc(w.pending, taken) {
+		w.pending = append(w.pending, u)
 	}
 }
 
@@ -433,8 +435,8 @@ func TestTabletPlan(t *testing.T) {
 				t.Fatalf("%s drains and has %d tablets", v.Name, len(v.Has))
 			}
 		}
-		if len(w.unions) > 0 && stays {
-			t.Fatalf("neighbours that are to be merged are not: %v", w.unions)
+		if len(w.pending) > 0 && stays {
+			t.Fatalf("neighbours that are to be merged are not: %v", w.pending)
 		}
 		merges += w.merges
 	}

@@ -64,8 +64,8 @@ func (c commander) send(ctx context.Context, id, method string, q metaapi.Sequen
 	return c.n.peers.Call(ctx, id, method, m.Append, nil)
 }
 
-// Hail implements master.Nodes.
-func (c commander) Hail(ctx context.Context, id string, q metaapi.Sequencer) error {
+// Announce implements master.Nodes.
+func (c commander) Announce(ctx context.Context, id string, q metaapi.Sequencer) error {
 	return c.send(ctx, id, methodHail, q)
 }
 
