@@ -76,7 +76,7 @@ func (c *Client) attempt(ctx context.Context, k *call) attempt {
 		return attempt{err, to, false}
 	}
 	if k.keep {
-		err = conn.CallKeep(ctx, k.method, k.encode, k.decode)
+		err = conn.CallRetain(ctx, k.method, k.encode, k.decode)
 	} else {
 		err = conn.Call(ctx, k.method, k.encode, k.decode)
 	}

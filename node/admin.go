@@ -63,7 +63,7 @@ func schemaAnswer(s *table.Schema) reply.Result {
 }
 
 func (tb *tableService) createTable(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.CreateTableRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
@@ -231,7 +231,7 @@ func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*ta
 }
 
 func (tb *tableService) setFamily(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.SetFamilyRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return

@@ -24,7 +24,7 @@ const methodOnBehalf = "cluster.on_behalf"
 
 func (n *Node) handleOnBehalf() {
 	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // as the forwarded methods do
+		c.Retain() // as the forwarded methods do
 		d := &c.Params
 		method := d.Str()
 		caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, Forwarded: true}

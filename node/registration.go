@@ -28,7 +28,7 @@ func (n *Node) handleNames(method string, names int, h func(ctx context.Context,
 func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), method string, names int,
 	h func(ctx context.Context, r *api.NamesRequest) (reply.Result, error)) {
 	register(method, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // a change may outlive the call
+		c.Retain() // a change may outlive the call
 		var r api.NamesRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, method, names), &r.Options) {
 			return

@@ -29,7 +29,7 @@ func (tv *tabletService) handleTabletChanges(r method.Registrar) {
 		api.MethodMergeTablets: tv.mergeTablets, api.MethodCompactTablet: tv.compactTablet,
 	} {
 		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
-			c.Keep() // what is begun may outlive the call
+			c.Retain() // what is begun may outlive the call
 			caller, r := authz.SubjectOf(c), tabletChange{}
 			decoded := r.Decode(&c.Params, c.NumParams, method, tv.limits)
 			if decoded != nil {

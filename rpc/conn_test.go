@@ -375,13 +375,13 @@ func TestGoAndNotify(t *testing.T) {
 	}
 }
 
-// The bytes retained by CallKeep's decode do not change.
-func TestCallKeep(t *testing.T) {
+// The bytes retained by CallRetain's decode do not change.
+func TestCallRetain(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
 	var kept [][]byte
 	for i := range 100 {
-		err := c.CallKeep(bg, "echo", encodeBin(bytes.Repeat([]byte{byte(i)}, 100)), func(d *wire.Decoder) error {
+		err := c.CallRetain(bg, "echo", encodeBin(bytes.Repeat([]byte{byte(i)}, 100)), func(d *wire.Decoder) error {
 			d.Array()
 			kept = append(kept, d.Bytes())
 			return nil
