@@ -224,7 +224,7 @@ type cluster struct {
 	now      int64
 	epoch    uint64
 	alive    int // servers that the master believes alive
-	master   Allotter
+	master   Allocator
 	server   []*simServer
 	lost     int     // percent of the master's answers that are lost
 	most     float64 // largest sum of the shares
@@ -391,7 +391,7 @@ func TestAllotterLosesServers(t *testing.T) {
 
 // Invalid shares are ignored.
 func TestAllotterHostile(t *testing.T) {
-	var a Allotter
+	var a Allocator
 	r := &Record{Rates: [Kinds]Rate{{PerSecond: 1, Burst: time.Second}}}
 	nan := 0.0
 	nan /= nan
