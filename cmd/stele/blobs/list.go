@@ -167,7 +167,7 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 		t.add(x)
 		sortReplicas(x)
 		parts = append(parts, *x)
-		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), replicasText(x))
+		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.ReplicationFactor), replicasText(x))
 	})
 	if err != nil {
 		return err
