@@ -3,27 +3,13 @@ package master_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/master"
 )
-
-func testSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("seed %d: STELE_SEED=%d go test ./master -run '^%s$'", seed, seed, t.Name())
-	return seed
-}
 
 // world is a cluster as seen by the plan: servers that live and die, and METADATA.
 type world struct {
@@ -372,7 +358,7 @@ func (w *world) checkServed() {
 // TestTabletPlan: whatever dies, and whichever orders fail, all tablets are served in the end, none
 // by two servers, none without its log, and unneeded logs are removed (I1, I4, I6).
 func TestTabletPlan(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	rng := rand.New(rand.NewPCG(testseed.New(t), 1))
 	merges := 0
 	for range 100 {
 		w := newWorld(t, rng, rng.IntN(40))
@@ -468,7 +454,7 @@ func TestForgetTakesTwoReads(t *testing.T) {
 
 // TestTabletBalance: a new server gets its share by few moves, and then no more moves are planned.
 func TestTabletBalance(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	rng := rand.New(rand.NewPCG(testseed.New(t), 1))
 	w := newWorld(t, rng, 90)
 	w.start()
 	w.start()
@@ -534,7 +520,7 @@ func TestMetadataFirst(t *testing.T) {
 // TestMetadataStays: the first two METADATA tablets stay on one server under any load. Further ones
 // are distributed, and then no more moves are planned.
 func TestMetadataStays(t *testing.T) {
-	w := newWorld(t, rand.New(rand.NewPCG(testSeed(t), 1)), 0)
+	w := newWorld(t, rand.New(rand.NewPCG(testseed.New(t), 1)), 0)
 	w.tablets = []*master.Tablet{w.tablets[0], w.tablets[2]}
 	for range 3 {
 		w.start()

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
@@ -158,16 +159,10 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
+// random returns a generator with the seed of the test.
 func random(t *testing.T) *rand.Rand {
-	n := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 0, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("replay: STELE_SEED=%d go test ./security/audit -run '^%s$'", n, t.Name())
-	return rand.New(rand.NewPCG(n, 0))
+	t.Helper()
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 // TestPowerLoss: L1 and L2, with a power loss at each disk operation while the log is opened,

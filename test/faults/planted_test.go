@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // bugEnv selects the bugs of programs that are built with the tag plantedbugs.
@@ -66,7 +67,7 @@ var plants = []plant{
 // TestPlantedBugs plants one bug at a time into the program, and expects the users and the checks
 // of TestCluster to find it.
 func TestPlantedBugs(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	soak := soakRuns() > 1
 	if testing.Short() {
 		t.Logf("skipped: only in longer runs")
