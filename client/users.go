@@ -173,5 +173,5 @@ func (c *Client) EnableUser(ctx context.Context, name string) error {
 // authenticated, and those of Tables.
 func (c *Client) Whoami(ctx context.Context) (*Whoami, error) {
 	me := &Whoami{}
-	return me, c.query(ctx, api.MethodWhoAmI, nil, me.Decode)
+	return me, c.query(ctx, api.MethodWhoami, nil, me.Decode)
 }

@@ -80,7 +80,7 @@ var guards = allGuards(map[string]authz.Guard{
 
 	api.MethodDisableUser: {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
 	api.MethodEnableUser:  {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
-	api.MethodWhoAmI:      {To: authz.Known},
+	api.MethodWhoami:      {To: authz.Known},
 
 	// This method checks itself whose usage the caller may see.
 	api.MethodUsage: {To: authz.Known},

@@ -400,7 +400,7 @@ func cellStrings(cells []table.Cell) []string {
 	var out []string
 	for _, c := range cells {
 		value := string(c.Value)
-		if len(value) > 32 { // enough to tell values apart in a test's output
+		if len(value) > 32 { // enough to distinguish values in a test's output
 			value = fmt.Sprintf("%s…%d", value[:16], len(value))
 		}
 		out = append(out, fmt.Sprintf("%s:%s@%d=%s", c.Family, c.Qualifier, c.Timestamp, value))

@@ -30,7 +30,7 @@ var (
 )
 
 func drop(table string) Record {
-	return Record{Who: ann, From: "10.0.0.9:4711", Action: "drop_table", On: "table " + table, Outcome: Done, Request: "7f", Time: noon}
+	return Record{Requester: ann, From: "10.0.0.9:4711", Action: "drop_table", On: "table " + table, Outcome: Done, Request: "7f", Time: noon}
 }
 
 func open(t testing.TB, fs vfs.FS, change func(*Config)) *Log {
@@ -132,7 +132,7 @@ func TestHostileTexts(t *testing.T) {
 		texts = append(texts, strings.Repeat(tok+" ", 7)+strings.Repeat(".", pad)+" "+tok[:60]+"\n"+tok[60:])
 	}
 	for _, text := range texts {
-		r := Record{Who: pki.Peer{Kind: pki.Principal, Name: text}, From: text, Action: text, On: text, Outcome: Failed, Code: text, Text: text, Request: text, Time: noon}
+		r := Record{Requester: pki.Peer{Kind: pki.Principal, Name: text}, From: text, Action: text, On: text, Outcome: Failed, Code: text, Text: text, Request: text, Time: noon}
 		var b bytes.Buffer
 		r.line(text, 1).encode(&b)
 		if b.Len() > batchBytesMax/4 {
@@ -473,7 +473,7 @@ func TestRealFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Action(Record{Who: ann, Action: "acl_grant", Outcome: Done}); err != nil {
+		if err := l.Action(Record{Requester: ann, Action: "acl_grant", Outcome: Done}); err != nil {
 			t.Fatal(err)
 		}
 		closed(t, l)
