@@ -48,7 +48,7 @@
 //	R1. A handle is returned only when each extent is durable on all nodes that it names.
 //	R2. Those are as many nodes as the replication factor, unless fewer nodes were available.
 //	R3. A reader gets the right bytes or an error. It gets no error while one good replica is
-//	    reachable, whatever the hints and the membership say.
+//	    reachable, even if the hints or the membership are wrong.
 //	R4. ErrNoBlob is returned only when every node answered that it has no replica.
 //	R5. A replica found corrupt is not used again by the reader that found it, and its node records
 //	    the corruption. A replica whose file is missing counts as corrupt.

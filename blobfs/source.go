@@ -42,7 +42,7 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 	if ctx.Err() != nil {
 		return nil, errLocal
 	}
-	// Reading the last byte proves that the extent is as long as the handle says.
+	// Reading the last byte proves that the extent has the length of the handle.
 	p := make([]byte, min(ref.Length, 1))
 	err := x.search(ctx, p, ref.Length-int64(len(p)))
 	if err == nil {

@@ -96,7 +96,7 @@ func (k *call) send(ctx context.Context, to destination) attempt {
 		return attempt{err, to, false}
 	}
 	if k.keep {
-		err = conn.CallKeep(ctx, k.method, k.encode, k.decode)
+		err = conn.CallRetain(ctx, k.method, k.encode, k.decode)
 	} else {
 		err = conn.Call(ctx, k.method, k.encode, k.decode)
 	}

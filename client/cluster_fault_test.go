@@ -16,18 +16,9 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/rpc"
 )
-
-// testSeed returns the seed of a random test and logs how to replay it.
-func testSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		seed, _ = strconv.ParseUint(s, 10, 64)
-	}
-	t.Logf("replay: STELE_SEED=%d go test ./client -run '^%s$'", seed, t.Name())
-	return seed
-}
 
 // soakRuns returns n, or n times STELE_SOAK.
 func soakRuns(n int) int {
@@ -162,7 +153,7 @@ type use func(ctx context.Context, tb *Table, rng *rand.Rand, id int) error
 
 // Invariants C1 to C3: the storm has no visible effect except on latency.
 func TestStorms(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for run := range soakRuns(2) {
 		f := newFakeCluster(newFake(t), 4)
 		f.cluster.ignorant = run%2 == 1

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // testLocator returns the locator of a client that makes no calls.
@@ -24,7 +25,7 @@ func testLocator(max int) *locator {
 func TestKnownAgainstModel(t *testing.T) {
 	const rows = 64
 	row := func(i int) []byte { return []byte{byte(i)} }
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for run := range soakRuns(200) {
 		rng := rand.New(rand.NewPCG(seed, uint64(run)))
 		l := testLocator(0)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // fill writes n rows, with keys from r0000, to table t.
@@ -108,8 +109,7 @@ func TestScannedRowsAreTheCallers(t *testing.T) {
 
 // Invariant C3: whatever breaks, each row is returned once and in order.
 func TestScanSurvivesEverything(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.New(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	f := newFake(t)
 	c := f.open(Config{RetriesPerSecond: 1000, Conns: 2})

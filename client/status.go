@@ -37,5 +37,5 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 // authenticated, and those of Tables.List.
 func (c *Client) Whoami(ctx context.Context) (*Whoami, error) {
 	me := &Whoami{}
-	return me, c.calls.query(ctx, api.MethodWhoAmI, nil, me.Decode)
+	return me, c.calls.query(ctx, api.MethodWhoami, nil, me.Decode)
 }

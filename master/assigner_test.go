@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -33,12 +34,7 @@ func runMaster(t *testing.T, view *masterView, epoch uint64) (lock *worldLock, e
 func masterSeed(t *testing.T) uint64 {
 	processors := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
-	seed, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("replay with STELE_SEED=%d go test -run '^%s$' ./master/", seed, t.Name())
-	return seed
+	return testseed.New(t)
 }
 
 func masterRuns(n int) uint64 {

@@ -14,7 +14,7 @@
 // # Tablets
 //
 // PlanTablets is the tablet assignment of the paper's §5.2, as a pure function of the master's state:
-// which servers are alive (hold the lock of their server file), what METADATA says, and which tablets
+// which servers are alive (hold the lock of their server file), the content of METADATA, and which tablets
 // each server reports. The assigner reads that state in an order that makes it safe to act on, and
 // executes the resulting orders.
 //
@@ -33,7 +33,7 @@
 // Operators move tablets to nodes and merge neighbours: MoveTablet, MergeTablets. Such a request is held
 // in memory and ends with the mastership. A waiting client repeats it at the next master, which may find
 // it already done. Neighbours on two servers are first brought to one server. A moved tablet is pinned to
-// its node for ten minutes, whatever the balance says, unless that server stops or drains.
+// its node for ten minutes, regardless of the balance, unless that server stops or drains.
 //
 // Servers split their own tablets; only the master merges. SmallNeighbours finds two neighbours that
 // together hold less than a sixteenth of the split size and that this master has seen small and idle for

@@ -9,7 +9,7 @@ import (
 const (
 	// failingTablets is the number of different tablets whose loads fail on a server, with no
 	// successful load in between, at which the server counts as failing. One tablet that loads
-	// nowhere says nothing about a server.
+	// nowhere is no sign of a failing server.
 	failingTablets = 3
 	// failingTime is how long a server counts as failing after its last failed load. Then it is
 	// tried again.

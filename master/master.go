@@ -41,8 +41,8 @@ type Group interface {
 // lock. A node rejects a sequencer older than the newest it has seen, and confirms a newer one with
 // the lock service.
 type Nodes interface {
-	// Hail announces the master to a node, which then rejects the previous master.
-	Hail(ctx context.Context, id string, q api.Sequencer) error
+	// Announce announces the master to a node, which then rejects the previous master.
+	Announce(ctx context.Context, id string, q api.Sequencer) error
 	// StartVoting starts the lock service on a node. It must run before the node is staged.
 	StartVoting(ctx context.Context, id string, q api.Sequencer) error
 }

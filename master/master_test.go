@@ -14,16 +14,16 @@ import (
 
 // world is a master's view of a cluster, under a test's control.
 type world struct {
-	mu      sync.Mutex
-	leads   bool
-	changed chan struct{}
-	group   []Voter
-	servers []Server
-	lock    *worldLock
-	index   uint64
-	hailed  map[string]uint64
-	started []string
-	broken  bool // nodes do not answer
+	mu        sync.Mutex
+	leads     bool
+	changed   chan struct{}
+	group     []Voter
+	servers   []Server
+	lock      *worldLock
+	index     uint64
+	announced map[string]uint64
+	started   []string
+	broken    bool // nodes do not answer
 	// unable are nodes that fail to start voting, and stuck those that never catch up with the log.
 	unable, stuck map[string]bool
 	attempts      map[string]int // StartVoting commands to a node
@@ -105,13 +105,13 @@ func (w *world) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-func (w *world) Hail(_ context.Context, id string, q api.Sequencer) error {
+func (w *world) Announce(_ context.Context, id string, q api.Sequencer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken {
 		return errors.New("no answer")
 	}
-	w.hailed[id] = q.LockGeneration
+	w.announced[id] = q.LockGeneration
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (w *world) acquire(context.Context) (Lock, error) {
 
 func run(t *testing.T, f func(w *world, m *Master)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{changed: make(chan struct{}), hailed: map[string]uint64{}, attempts: map[string]int{}, group: []Voter{{ID: "a", Leader: true, CaughtUp: true}}}
+		w := &world{changed: make(chan struct{}), announced: map[string]uint64{}, attempts: map[string]int{}, group: []Voter{{ID: "a", Leader: true, CaughtUp: true}}}
 		for _, id := range []string{"a", "b", "c"} {
 			w.servers = append(w.servers, Server{ID: id, Alive: true, Since: time.Hour})
 		}
@@ -208,8 +208,8 @@ func TestMasterMakesVoters(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, s := range w.servers {
-			if w.hailed[s.ID] != m.Epoch() {
-				t.Errorf("node %s knows of epoch %d, not %d", s.ID, w.hailed[s.ID], m.Epoch())
+			if w.announced[s.ID] != m.Epoch() {
+				t.Errorf("node %s knows of epoch %d, not %d", s.ID, w.announced[s.ID], m.Epoch())
 			}
 		}
 	})

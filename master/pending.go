@@ -2,8 +2,8 @@ package master
 
 import "slices"
 
-// Union is a pending merge of two neighbours.
-type Union struct {
+// PendingMerge is a pending merge of two neighbours.
+type PendingMerge struct {
 	Lower, Upper string // keys of the tablets' rows
 	Why          string
 }
@@ -69,7 +69,7 @@ func (p *planner) pending(key string) bool {
 }
 
 func (p *planner) inUnion(key string) bool {
-	return slices.ContainsFunc(p.state.PendingMerges, func(u Union) bool { return u.Lower == key || u.Upper == key })
+	return slices.ContainsFunc(p.state.PendingMerges, func(u PendingMerge) bool { return u.Lower == key || u.Upper == key })
 }
 
 func (p *planner) row(key string) *Tablet { return p.rows[key] }

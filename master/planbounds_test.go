@@ -107,7 +107,7 @@ func TestPlanBounds(t *testing.T) {
 	}
 	united := func(s *TabletState, n int) *TabletState {
 		for i := range n {
-			s.PendingMerges = append(s.PendingMerges, Union{Lower: userKey(i), Upper: userKey(100 + i)})
+			s.PendingMerges = append(s.PendingMerges, PendingMerge{Lower: userKey(i), Upper: userKey(100 + i)})
 		}
 		return s
 	}
@@ -172,7 +172,7 @@ func TestPlanBalance(t *testing.T) {
 		}), nil},
 		"to a server on its way":   {with(four(), func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Server: "c", To: "b", Tablet: Tablet{Key: "x"}}} }), []string{"0 a b"}},
 		"not a requested one":      {with(four(), func(s *TabletState) { s.Pins[userKey(0)] = "a" }), []string{"1 a b"}},
-		"not one of a merge":       {with(four(), func(s *TabletState) { s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(9)}} }), []string{"1 a b"}},
+		"not one of a merge":       {with(four(), func(s *TabletState) { s.PendingMerges = []PendingMerge{{Lower: userKey(0), Upper: userKey(9)}} }), []string{"1 a b"}},
 		"not to a failing one":     {with(four(), func(s *TabletState) { s.Servers[2].Failing = true }), nil},
 		"not to a silent one":      {with(four(), func(s *TabletState) { s.Servers[2].Silent = true }), nil},
 		"not to a draining one":    {with(four(), func(s *TabletState) { s.Servers[2].Draining = true }), nil},
@@ -256,16 +256,16 @@ func TestLoadPlacement(t *testing.T) {
 		"where an operator moves it":         {with(two(), func(s *TabletState) { s.Pins[userKey(50)] = "b" }), "[50 b ]"},
 		"not where none can take it":         {with(two(), func(s *TabletState) { s.Pins[userKey(50)], s.Servers[1].Draining = "b", true }), "[50 a ]"},
 		"to its neighbour above": {with(servedState(holding("b", heldFrom(51, 9, 0)...), holding("a")), func(s *TabletState) {
-			s.PendingMerges = []Union{{Lower: userKey(50), Upper: userKey(51)}}
+			s.PendingMerges = []PendingMerge{{Lower: userKey(50), Upper: userKey(51)}}
 		}), "[50 b ]"},
 		"to its neighbour below": {with(servedState(holding("b", heldFrom(40, 10, 0)...), holding("a")), func(s *TabletState) {
-			s.PendingMerges = []Union{{Lower: userKey(49), Upper: userKey(50)}}
+			s.PendingMerges = []PendingMerge{{Lower: userKey(49), Upper: userKey(50)}}
 		}), "[50 b ]"},
 		"to no neighbour of others": {with(servedState(holding("b", heldFrom(40, 9, 0)...), holding("a")), func(s *TabletState) {
-			s.PendingMerges = []Union{{Lower: userKey(40), Upper: userKey(41)}}
+			s.PendingMerges = []PendingMerge{{Lower: userKey(40), Upper: userKey(41)}}
 		}), "[50 a ]"},
 		"not to a neighbour that drains": {with(servedState(holding("b", heldFrom(51, 9, 0)...), holding("a")), func(s *TabletState) {
-			s.PendingMerges, s.Servers[1].Draining = []Union{{Lower: userKey(50), Upper: userKey(51)}}, true
+			s.PendingMerges, s.Servers[1].Draining = []PendingMerge{{Lower: userKey(50), Upper: userKey(51)}}, true
 		}), "[50 a ]"},
 	} {
 		if got := fmt.Sprint(ordersOf(c.s, Load)); got != c.want {
@@ -297,7 +297,7 @@ func TestMetadataPlacement(t *testing.T) {
 func TestPlanMerges(t *testing.T) {
 	apart := func(lower, upper int64) *TabletState {
 		s := servedState(holding("a", Held{Key: userKey(0), Bytes: lower}), holding("b", Held{Key: userKey(1), Bytes: upper}))
-		s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(1)}}
+		s.PendingMerges = []PendingMerge{{Lower: userKey(0), Upper: userKey(1)}}
 		return s
 	}
 	with := func(s *TabletState, change func(a, b *TabletServer)) *TabletState {
@@ -327,11 +327,11 @@ func TestPlanMerges(t *testing.T) {
 		}
 	}
 	s := servedState(holding("a", heldFrom(0, 2, 0)...), holding("b"))
-	s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(1)}}
+	s.PendingMerges = []PendingMerge{{Lower: userKey(0), Upper: userKey(1)}}
 	if got := fmt.Sprint(ordersOf(s, Merge)); got != "[0 a ]" {
 		t.Errorf("of two on one server merged are %s", got)
 	}
-	s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(7)}, {Lower: userKey(8), Upper: userKey(1)}, {Lower: userKey(0), Upper: userKey(1)}}
+	s.PendingMerges = []PendingMerge{{Lower: userKey(0), Upper: userKey(7)}, {Lower: userKey(8), Upper: userKey(1)}, {Lower: userKey(0), Upper: userKey(1)}}
 	if got := fmt.Sprint(ordersOf(s, Merge)); got != "[0 a ]" {
 		t.Errorf("after two that cannot be done merged are %s", got)
 	}
@@ -347,7 +347,7 @@ func TestPlanRequests(t *testing.T) {
 	s := servedState(holding("a", heldFrom(0, 6, 0)...), holding("b", heldFrom(10, 6, 0)...), holding("c", heldFrom(20, 6, 0)...))
 	s.Servers[3].Draining = true
 	s.Pins = map[string]string{userKey(0): "a", userKey(1): "z", userKey(2): "c", userKey(3): "m", userKey(4): "b", userKey(5): "b", userKey(12): "a"}
-	s.PendingMerges = []Union{{Lower: userKey(4), Upper: userKey(9)}}
+	s.PendingMerges = []PendingMerge{{Lower: userKey(4), Upper: userKey(9)}}
 	var got []string
 	for _, o := range ordersOf(s, Unload) {
 		if !strings.Contains(o, " c ") { // which is draining

@@ -143,7 +143,7 @@ func (a *assigner) settleRequests(s *TabletState, requests []*request) {
 		case r.lower == "":
 			s.Pins[r.key] = r.node
 		case !r.over:
-			s.PendingMerges = append(s.PendingMerges, Union{Lower: r.lower, Upper: r.key, Why: r.why})
+			s.PendingMerges = append(s.PendingMerges, PendingMerge{Lower: r.lower, Upper: r.key, Why: r.why})
 		}
 	}
 	a.mu.requests = slices.DeleteFunc(a.mu.requests, func(r *request) bool { return r.over && (r.lower != "" || now.After(r.until)) })

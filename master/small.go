@@ -27,7 +27,7 @@ func (h *Held) small() bool { return h.Bytes <= mergeBytesMax && h.Load < mergeL
 
 // SmallNeighbours returns the merge that the master should order, or nil. It is a pure function of
 // its argument. Of all eligible pairs it returns the smallest.
-func SmallNeighbours(s *TabletState) *Union {
+func SmallNeighbours(s *TabletState) *PendingMerge {
 	if !s.Whole || len(s.PendingMerges) > 0 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func SmallNeighbours(s *TabletState) *Union {
 	}
 	tablets := slices.Clone(s.Tablets)
 	slices.SortFunc(tablets, func(a, b Tablet) int { return cmp.Compare(a.Key, b.Key) })
-	var best *Union
+	var best *PendingMerge
 	least := int64(mergeBytesMax)
 	for i := 1; i < len(tablets); i++ {
 		lower, upper := &tablets[i-1], &tablets[i]
@@ -56,7 +56,7 @@ func SmallNeighbours(s *TabletState) *Union {
 			continue
 		}
 		if sum := held[lower.Key].Bytes + held[upper.Key].Bytes; sum < least || sum == least && best == nil {
-			best, least = &Union{Lower: lower.Key, Upper: upper.Key, Why: "both are small and idle"}, sum
+			best, least = &PendingMerge{Lower: lower.Key, Upper: upper.Key, Why: "both are small and idle"}, sum
 		}
 	}
 	return best

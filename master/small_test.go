@@ -41,7 +41,7 @@ func TestSmallNeighbours(t *testing.T) {
 		{"one is moved", func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Tablet: s.Tablets[4]}} }, 2},
 		{"the row of one cannot be read", func(s *TabletState) { s.Tablets[4].Damaged = errors.New("damaged") }, 2},
 		{"one is served by none", func(s *TabletState) { s.Servers[1].Has = nil }, -1},
-		{"two are merged", func(s *TabletState) { s.PendingMerges = []Union{{Lower: key(0), Upper: key(1)}} }, -1},
+		{"two are merged", func(s *TabletState) { s.PendingMerges = []PendingMerge{{Lower: key(0), Upper: key(1)}} }, -1},
 		{"a server is silent", func(s *TabletState) { s.Servers[0].Silent = true }, -1},
 		{"a server leaves", func(s *TabletState) { s.Servers[0].Draining = true }, -1},
 		{"not all is known", func(s *TabletState) { s.Whole = false }, -1},

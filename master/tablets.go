@@ -105,7 +105,7 @@ type TabletState struct {
 	// Pins maps tablet keys to the nodes that operators moved them to. PendingMerges are the pending
 	// merges.
 	Pins          map[string]string
-	PendingMerges []Union
+	PendingMerges []PendingMerge
 	// Failed maps tablet keys to their loads that failed at the last attempt.
 	Failed map[string]FailedLoad
 	// Suspended maps the keys of tablets that must not be loaded now to the reason: see suspects.

@@ -3,27 +3,13 @@ package master_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/master"
 )
-
-func testSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("seed %d: STELE_SEED=%d go test ./master -run '^%s$'", seed, seed, t.Name())
-	return seed
-}
 
 // world is a cluster as seen by the plan: servers that live and die, and METADATA.
 type world struct {
@@ -40,7 +26,7 @@ type world struct {
 	started   int
 	moves     int
 	unneeded  []string
-	unions    []master.Union
+	pending   []master.PendingMerge
 	merges    int
 	pins      map[string]string
 	unread    bool // METADATA cannot always be read completely
@@ -83,7 +69,7 @@ func has(v *master.TabletServer, key string) bool {
 
 // state is what the master reads, level by level: an unserved METADATA tablet cannot be read.
 func (w *world) state() *master.TabletState {
-	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, PendingMerges: w.unions, Pins: w.pins}
+	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, PendingMerges: w.pending, Pins: w.pins}
 	for name := range w.logs {
 		s.Logs = append(s.Logs, name)
 	}
@@ -309,7 +295,7 @@ func (w *world) merge(o master.Order) {
 	w.tablets = slices.DeleteFunc(w.tablets, func(t *master.Tablet) bool { return t == lower })
 	delete(w.unflushed, lower.Key)
 	w.flush(upper)
-	w.unions = slices.DeleteFunc(w.unions, func(u master.Union) bool { return u.Lower == lower.Key || u.Upper == lower.Key })
+	w.pending = slices.DeleteFunc(w.pending, func(u master.PendingMerge) bool { return u.Lower == lower.Key || u.Upper == lower.Key })
 	w.merges++
 }
 
@@ -319,10 +305,12 @@ func (w *world) requestMerge() {
 	if i+1 >= len(w.tablets) {
 		return
 	}
-	u := master.Union{Lower: w.tablets[i].Key, Upper: w.tablets[i+1].Key, Why: "merge requested"}
-	taken := func(o master.Union) bool { return o.Lower == u.Upper || o.Upper == u.Lower || o.Lower == u.Lower }
-	if !slices.ContainsFunc(w.unions, taken) {
-		w.unions = append(w.unions, u)
+	u := master.PendingMerge{Lower: w.tablets[i].Key, Upper: w.tablets[i+1].Key, Why: "merge requested"}
+	taken := func(o master.PendingMerge) bool {
+		return o.Lower == u.Upper || o.Upper == u.Lower || o.Lower == u.Lower
+	}
+	if !slices.ContainsFunc(w.pending, taken) {
+		w.pending = append(w.pending, u)
 	}
 }
 
@@ -370,7 +358,7 @@ func (w *world) checkServed() {
 // TestTabletPlan: whatever dies, and whichever orders fail, all tablets are served in the end, none
 // by two servers, none without its log, and unneeded logs are removed (I1, I4, I6).
 func TestTabletPlan(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	rng := rand.New(rand.NewPCG(testseed.New(t), 1))
 	merges := 0
 	for range 100 {
 		w := newWorld(t, rng, rng.IntN(40))
@@ -433,8 +421,8 @@ func TestTabletPlan(t *testing.T) {
 				t.Fatalf("%s drains and has %d tablets", v.Name, len(v.Has))
 			}
 		}
-		if len(w.unions) > 0 && stays {
-			t.Fatalf("neighbours that are to be merged are not: %v", w.unions)
+		if len(w.pending) > 0 && stays {
+			t.Fatalf("neighbours that are to be merged are not: %v", w.pending)
 		}
 		merges += w.merges
 	}
@@ -466,7 +454,7 @@ func TestForgetTakesTwoReads(t *testing.T) {
 
 // TestTabletBalance: a new server gets its share by few moves, and then no more moves are planned.
 func TestTabletBalance(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	rng := rand.New(rand.NewPCG(testseed.New(t), 1))
 	w := newWorld(t, rng, 90)
 	w.start()
 	w.start()
@@ -532,7 +520,7 @@ func TestMetadataFirst(t *testing.T) {
 // TestMetadataStays: the first two METADATA tablets stay on one server under any load. Further ones
 // are distributed, and then no more moves are planned.
 func TestMetadataStays(t *testing.T) {
-	w := newWorld(t, rand.New(rand.NewPCG(testSeed(t), 1)), 0)
+	w := newWorld(t, rand.New(rand.NewPCG(testseed.New(t), 1)), 0)
 	w.tablets = []*master.Tablet{w.tablets[0], w.tablets[2]}
 	for range 3 {
 		w.start()

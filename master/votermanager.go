@@ -46,7 +46,7 @@ func (v *voterManager) announce(ctx context.Context, servers []Server) {
 			continue
 		}
 		calls++
-		go func() { answers <- result{s.ID, v.cfg.Nodes.Hail(ctx, s.ID, v.lock.Sequencer())} }()
+		go func() { answers <- result{s.ID, v.cfg.Nodes.Announce(ctx, s.ID, v.lock.Sequencer())} }()
 	}
 	for range calls {
 		a := <-answers

@@ -45,7 +45,7 @@ type announcements struct {
 	fails map[string]bool
 }
 
-func (g *announcements) Hail(_ context.Context, id string, _ api.Sequencer) error {
+func (g *announcements) Announce(_ context.Context, id string, _ api.Sequencer) error {
 	g.mu.Lock()
 	g.ids = append(g.ids, id)
 	fails := g.fails[id]
@@ -94,7 +94,7 @@ func TestAnnouncements(t *testing.T) {
 
 // managerOf returns the voter manager of a world of three nodes, of which only a votes.
 func managerOf(log *logLines) (*world, *voterManager) {
-	w := &world{changed: make(chan struct{}), hailed: map[string]uint64{}, attempts: map[string]int{}, group: []Voter{{ID: "a", Leader: true, CaughtUp: true}}}
+	w := &world{changed: make(chan struct{}), announced: map[string]uint64{}, attempts: map[string]int{}, group: []Voter{{ID: "a", Leader: true, CaughtUp: true}}}
 	for _, id := range []string{"a", "b", "c"} {
 		w.servers = append(w.servers, Server{ID: id, Alive: true, Since: time.Hour, HasLog: true})
 	}

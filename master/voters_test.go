@@ -3,11 +3,11 @@ package master
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 const stable = 10 * time.Second
@@ -256,26 +256,10 @@ func (f *voterSim) in(id string) bool {
 	return false
 }
 
-func testSeed(t *testing.T) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to replay: STELE_SEED=%d go test ./master -run '^%s$'", seed, t.Name())
-		}
-	})
-	return seed
-}
-
 // TestPlan has servers join, die, return and drain at random moments, also between the steps of a
 // change. It checks that no step loses the majority, and that the plan ends in a good state.
 func TestPlan(t *testing.T) {
-	r := rand.New(rand.NewPCG(testSeed(t), 0))
+	r := rand.New(rand.NewPCG(testseed.New(t), 0))
 	steps := 0
 	for range 2000 {
 		f := &voterSim{t: t, attempts: attempts{}}

@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/tokenauth"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 )
 
 // newCertificates creates the services of a cluster with certificates. On an open node they hold no keys.
@@ -40,7 +40,7 @@ func (n *Node) newCertificates() {
 }
 
 // keys returns the node's directory of keys.
-func (n *Node) keys() folder.Folder { return folder.At(n.cfg.Security).SealedBy(n.passphrase) }
+func (n *Node) keys() keydir.Dir { return keydir.At(n.cfg.Security).SealedBy(n.passphrase) }
 
 // enrol makes a host without keys, or a node whose certificate has expired, a node of the cluster, if there is a join token.
 func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {

@@ -33,7 +33,7 @@ func TestConnectionsOfTheRevoked(t *testing.T) {
 			t.Fatal(e)
 		}
 	}
-	ping := func(conn *rpc.Conn) *rpc.Error { return answerOf(t, conn, api.MethodWhoAmI, values()) }
+	ping := func(conn *rpc.Conn) *rpc.Error { return answerOf(t, conn, api.MethodWhoami, values()) }
 	for name, conn := range conns {
 		if e := ping(conn); e != nil {
 			t.Fatalf("%s: %v", name, e)

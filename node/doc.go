@@ -16,7 +16,7 @@
 //	<first data directory>/peers     last known addresses of the other nodes
 //	<first data directory>/removed   the removed nodes, if the node has certificates: package removal
 //	<one data directory>/raft        the Raft log and snapshots, if the node votes
-//	<first data directory>/security  keys and certificate, if any: package security/folder
+//	<first data directory>/security  keys and certificate, if any: package security/keydir
 //	<each data directory>/blobs      extents of SSTables and commit logs
 //
 // In the namespace of the lock service:

@@ -21,7 +21,7 @@ import (
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/rollover"
 )
 
@@ -70,7 +70,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 	ctx := within(t, 120*time.Second)
 	up := []int{0, 1, 2}
 	cluster, removed, id := f.nodes[0].ClusterID(), f.credential(gone), f.nodes[gone].ID()
-	old := good(folder.At(f.cfgs[gone].Security).Load()).GossipKeys
+	old := good(keydir.At(f.cfgs[gone].Security).Load()).GossipKeys
 	if len(old) != 1 || !slices.EqualFunc(f.nodes[0].GossipKeys(), old, bytes.Equal) {
 		t.Fatal("a new cluster has several gossip keys")
 	}
@@ -101,7 +101,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 		return !slices.ContainsFunc(up, func(i int) bool { return !f.nodes[i].Sees(f.ids(up...)...) })
 	})
 	for _, i := range up {
-		if kept := good(folder.At(f.cfgs[i].Security).Load()).GossipKeys; len(kept) != 1 || !bytes.Equal(kept[0], now[0]) {
+		if kept := good(keydir.At(f.cfgs[i].Security).Load()).GossipKeys; len(kept) != 1 || !bytes.Equal(kept[0], now[0]) {
 			t.Errorf("node %d does not have the new gossip key alone on its disk", i)
 		}
 	}
@@ -118,7 +118,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 		if key, err := f.nodes[i].GiveGossipKey(ctx, f.nodes[0].ID(), want); !bytes.Equal(key, now[0]) {
 			t.Errorf("node %d does not give a node the gossip key: %v", i, err)
 		}
-		expectAbsent(t, log.String(), string(good(os.ReadFile(folder.At(f.cfgs[i].Security).NodeFile()))), append(now, old...))
+		expectAbsent(t, log.String(), string(good(os.ReadFile(keydir.At(f.cfgs[i].Security).NodeFile()))), append(now, old...))
 	}
 	expectNoFileHas(t, f, now[0])
 }

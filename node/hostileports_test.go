@@ -27,7 +27,7 @@ import (
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/enrol"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
@@ -39,7 +39,7 @@ type exposed struct {
 	log    *transcript
 	admin  *client.Client
 	keys   string // the folder, empty on an open node
-	first  *folder.Contents
+	first  *keydir.Contents
 	secret map[string]string // what nothing that the node tells may have, by what it is
 }
 
@@ -53,7 +53,7 @@ func expose(t testing.TB, secured bool) *exposed {
 		listenWeb = "0.0.0.0:" + port // TLS is for addresses that others reach
 		e.keys = filepath.Join(t.TempDir(), certs.FolderName)
 		cfg.Credential = good(enrol.Initialise([]string{e.dir}, e.keys, []string{"127.0.0.1"}, time.Now()))
-		e.first = good(folder.At(e.keys).Load())
+		e.first = good(keydir.At(e.keys).Load())
 		e.key = e.first.GossipKeys[0]
 	}
 	t.Setenv("STELE_TEST_NODE_PORTS", e.gossip+" "+listenWeb)

@@ -28,7 +28,7 @@ import (
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
@@ -122,10 +122,10 @@ func TestJoinByToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	rights, err := acl.DecodePolicy(good(f.nodes[1].File(ctx, acl.ClusterFile)))
-	if err != nil || !rights.Rights(folder.FirstPrincipal).Has(acl.Admin) || len(rights.Grants) != 1 {
+	if err != nil || !rights.Rights(keydir.FirstPrincipal).Has(acl.Admin) || len(rights.Grants) != 1 {
 		t.Errorf("the rights of a new cluster: %+v, %v", rights, err)
 	}
-	first, err := acl.DecodePrincipal(good(f.nodes[1].File(ctx, acl.PrincipalFile(folder.FirstPrincipal))))
+	first, err := acl.DecodePrincipal(good(f.nodes[1].File(ctx, acl.PrincipalFile(keydir.FirstPrincipal))))
 	if err != nil || first.Check(f.as.Peer().Generation) != nil {
 		t.Errorf("its first principal: %+v, %v", first, err)
 	}
@@ -182,8 +182,8 @@ func TestJoinByToken(t *testing.T) {
 		t.Errorf("%d nodes have denied the authority's key to one without a vote, want two", denied)
 	}
 	for i := range f.cfgs {
-		keys := good(os.ReadFile(folder.At(f.cfgs[i].Security).NodeFile()))
-		expectAbsent(t, log.String(), string(keys), good(folder.At(f.cfgs[i].Security).Load()).GossipKeys)
+		keys := good(os.ReadFile(keydir.At(f.cfgs[i].Security).NodeFile()))
+		expectAbsent(t, log.String(), string(keys), good(keydir.At(f.cfgs[i].Security).Load()).GossipKeys)
 		if exists(filepath.Join(f.cfgs[i].Security, "join.key")) {
 			t.Errorf("the key by which node %d has asked to join is still there", i)
 		}
@@ -276,7 +276,7 @@ func (f *fleet) ask(as *pki.Credential, addr, method string, params func(*wire.E
 }
 
 func (f *fleet) credential(i int) *pki.Credential {
-	return good(pki.ReadCredential(folder.At(f.cfgs[i].Security).NodeFile()))
+	return good(pki.ReadCredential(keydir.At(f.cfgs[i].Security).NodeFile()))
 }
 
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -546,7 +546,7 @@ func (f *fleet) aged(i int, age time.Duration) *pki.Credential {
 	old := issue(f.t, a, func(r []byte) (*x509.Certificate, error) {
 		return a.SignNode(r, id, []string{"127.0.0.1", "host2.example"}, time.Now().Add(-age))
 	})
-	if err := pki.WriteCredential(folder.At(f.cfgs[i].Security).NodeFile(), old); err != nil {
+	if err := pki.WriteCredential(keydir.At(f.cfgs[i].Security).NodeFile(), old); err != nil {
 		f.t.Fatal(err)
 	}
 	return old

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
@@ -70,7 +70,7 @@ func TestLastAdminsCredentials(t *testing.T) {
 	done("one of everybody", eve.Users().Revoke(ctx, "eve"))
 	last("the only certificate", f.clientAs(0, client.Config{Credential: cred, RetryTimeMax: -1}).Users().Disable(ctx, "carl"))
 
-	host := f.clientAs(0, client.Config{Credential: good(pki.ReadCredential(folder.At(f.cfgs[0].Security).NodeFile()))})
+	host := f.clientAs(0, client.Config{Credential: good(pki.ReadCredential(keydir.At(f.cfgs[0].Security).NodeFile()))})
 	back := f.clientAs(0, client.Config{Credential: f.user(host, "admin")})
 	if _, err := back.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
 		t.Errorf("by a credential that was made on the master's host: %v", err)

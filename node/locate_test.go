@@ -44,7 +44,7 @@ func ask(conn *rpc.Conn, method string, request interface{ Append(*wire.Encoder)
 	if decode == nil {
 		decode = func(d *wire.Decoder) error { d.Skip(); return d.Err() }
 	}
-	return api.FromRPC(conn.CallKeep(context.Background(), method, request.Append, decode))
+	return api.FromRPC(conn.CallRetain(context.Background(), method, request.Append, decode))
 }
 
 func TestRootTellsWhereMetadataIs(t *testing.T) {

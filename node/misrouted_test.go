@@ -39,7 +39,7 @@ func TestRefusalsNameTheRightNode(t *testing.T) {
 	set := []table.Mutation{table.Set("f", nil, 1, []byte("v"))}
 	row := []byte("r")
 	ask := func(i int, method string, request func(*wire.Encoder)) error {
-		return api.FromRPC(conns[i].CallKeep(ctx, method, request, func(d *wire.Decoder) error { d.Skip(); return d.Err() }))
+		return api.FromRPC(conns[i].CallRetain(ctx, method, request, func(d *wire.Decoder) error { d.Skip(); return d.Err() }))
 	}
 	// check asks every node but the one that serves the row, and returns what is wrong.
 	check := func(owner int) (wrong error) {

@@ -27,7 +27,7 @@ import (
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
@@ -67,21 +67,21 @@ func issue(t testing.TB, a *pki.Authority, sign func(request []byte) (*x509.Cert
 }
 
 // secureFleet is a cluster of nodes with certificates, whose clients use its first principal.
-func secureFleet(t testing.TB, n int) (*fleet, *folder.Contents, *transcript) {
+func secureFleet(t testing.TB, n int) (*fleet, *keydir.Contents, *transcript) {
 	f, log := newFleet(t, n), &transcript{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the nodes' log:\n%s", log.String())
 		}
 	})
-	var first *folder.Contents
+	var first *keydir.Contents
 	for i := range f.cfgs {
 		cfg := &f.cfgs[i]
 		cfg.Security = filepath.Join(cfg.DataDirs[0], certs.FolderName)
 		cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", cfg.Name)
 		if i == 0 {
 			f.as = good(enrol.Initialise(cfg.DataDirs, cfg.Security, []string{"127.0.0.1"}, time.Now()))
-			first = good(folder.At(cfg.Security).Load())
+			first = good(keydir.At(cfg.Security).Load())
 			continue
 		}
 		dirs := good(identity.Inspect(cfg.DataDirs))
@@ -91,7 +91,7 @@ func secureFleet(t testing.TB, n int) (*fleet, *folder.Contents, *transcript) {
 		own := issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
 			return first.Authority.SignNode(r, dirs.Node, nil, time.Now())
 		})
-		if err := folder.At(cfg.Security).Enrol(&folder.Contents{Credential: own, GossipKeys: first.GossipKeys}); err != nil {
+		if err := keydir.At(cfg.Security).Enrol(&keydir.Contents{Credential: own, GossipKeys: first.GossipKeys}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestSecureCluster(t *testing.T) {
 		t.Errorf("row after a restart: %v, %v", row, err)
 	}
 	for i := range f.cfgs {
-		keys := good(os.ReadFile(folder.At(f.cfgs[i].Security).NodeFile()))
+		keys := good(os.ReadFile(keydir.At(f.cfgs[i].Security).NodeFile()))
 		expectAbsent(t, log.String(), string(keys), first.GossipKeys)
 	}
 	if !strings.Contains(log.String(), first.Authority.Cluster()) {
@@ -316,7 +316,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 			old := issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
 				return first.Authority.SignNode(r, own.Name, []string{"127.0.0.1", "host1.example"}, time.Now().Add(-age))
 			})
-			file := folder.At(f.cfgs[0].Security).NodeFile()
+			file := keydir.At(f.cfgs[0].Security).NodeFile()
 			if err := pki.WriteCredential(file, old); err != nil {
 				t.Fatal(err)
 			}

@@ -33,7 +33,7 @@ func (n *Node) serve(listener net.Listener) error {
 	if err != nil {
 		return err
 	}
-	n.rpc, n.results.Crowded = server, server.Crowded
+	n.rpc, n.results.Crowded = server, server.MemoryPressure
 	if n.self.Address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}

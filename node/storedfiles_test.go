@@ -99,7 +99,7 @@ func TestPeoplesBlobs(t *testing.T) {
 			id = b.ID
 		}
 	}
-	if s := statBlob(t, c, id, true); replicas(s)[api.ReplicaGood] != 3 || s.Parts[0].Wanted != 3 || s.Replicas != 3 {
+	if s := statBlob(t, c, id, true); replicas(s)[api.ReplicaGood] != 3 || s.Parts[0].ReplicationFactor != 3 || s.Replicas != 3 {
 		t.Fatalf("after the put: %+v", s)
 	}
 
@@ -109,7 +109,7 @@ func TestPeoplesBlobs(t *testing.T) {
 	}
 
 	store, err := c.BlockStore().Status(ctx)
-	if err != nil || store.Wanted != 3 || len(store.Nodes) != 3 {
+	if err != nil || store.ReplicationFactor != 3 || len(store.Nodes) != 3 {
 		t.Fatalf("status of the store: %+v, %v", store, err)
 	}
 	for _, n := range store.Nodes {

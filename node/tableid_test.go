@@ -147,7 +147,7 @@ func TestScanOfReplacedTable(t *testing.T) {
 			req.TableID = id
 		}
 		var got api.ScanResult
-		if err := conn.CallKeep(ctx, api.MethodScanOpen, req.Append, got.Decode); err != nil || got.Cursor == 0 {
+		if err := conn.CallRetain(ctx, api.MethodScanOpen, req.Append, got.Decode); err != nil || got.Cursor == 0 {
 			t.Fatalf("cursor %d, %v", got.Cursor, err)
 		}
 		if err := c.Tables().Drop(ctx, "t"); err != nil {
@@ -155,7 +155,7 @@ func TestScanOfReplacedTable(t *testing.T) {
 		}
 		id = create()
 		next := api.ScanNextRequest{Cursor: got.Cursor}
-		if err := api.FromRPC(conn.CallKeep(ctx, api.MethodScanNext, next.Append, got.Decode)); !errors.Is(err, api.ErrTableReplaced) {
+		if err := api.FromRPC(conn.CallRetain(ctx, api.MethodScanNext, next.Append, got.Decode)); !errors.Is(err, api.ErrTableReplaced) {
 			t.Errorf("id named: %v: scan goes on in another table: %v, want %v", named, err, api.ErrTableReplaced)
 		}
 	}

@@ -339,7 +339,7 @@ func TestGroupContexts(t *testing.T) {
 		t.Errorf("get while the disk is slow: %v", err)
 	}
 	close(release)
-	// The write commits after all, as the error said it may.
+	// The write commits after all, as the error reported that it may.
 	for {
 		f, err := g.Get(t.Context(), "/f")
 		if err != nil {

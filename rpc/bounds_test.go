@@ -32,10 +32,10 @@ func TestConfigBounds(t *testing.T) {
 		"server 64 KiB less 1":   {server(func(c *ServerConfig) { c.MessageBytesMax = 64<<10 - 1 }), false},
 		"server 1 GiB":           {server(func(c *ServerConfig) { c.MessageBytesMax, c.MemoryBytesMax = 1<<30, 2<<30 }), true},
 		"server 1 GiB and 1":     {server(func(c *ServerConfig) { c.MessageBytesMax, c.MemoryBytesMax = 1<<30+1, 2<<30 }), false},
-		"memory as a message":    {server(func(c *ServerConfig) { c.MemoryBytesMax, c.MemoryKept = int64(c.MessageBytesMax), 0 }), true},
-		"memory below a message": {server(func(c *ServerConfig) { c.MemoryBytesMax, c.MemoryKept = int64(c.MessageBytesMax)-1, 0 }), false},
+		"memory as a message":    {server(func(c *ServerConfig) { c.MemoryBytesMax, c.ReservedMemory = int64(c.MessageBytesMax), 0 }), true},
+		"memory below a message": {server(func(c *ServerConfig) { c.MemoryBytesMax, c.ReservedMemory = int64(c.MessageBytesMax)-1, 0 }), false},
 		"limits of 1": {server(func(c *ServerConfig) {
-			c.InFlightMax, c.UnsentBytesMax, c.ConnsMax, c.ConnsKept, c.Workers, c.WorkQueue, c.SpawnedMax, c.WaitingMax = 1, 1, 1, 0, 1, 1, 1, 1
+			c.InFlightMax, c.UnsentBytesMax, c.ConnsMax, c.ReservedConns, c.Workers, c.WorkQueue, c.SpawnedMax, c.WaitingMax = 1, 1, 1, 0, 1, 1, 1, 1
 		}), true},
 		"in flight 0":           {server(func(c *ServerConfig) { c.InFlightMax = 0 }), false},
 		"unsent 0":              {server(func(c *ServerConfig) { c.UnsentBytesMax = 0 }), false},
@@ -44,21 +44,21 @@ func TestConfigBounds(t *testing.T) {
 		"work queue 0":          {server(func(c *ServerConfig) { c.WorkQueue = 0 }), false},
 		"spawned 0":             {server(func(c *ServerConfig) { c.SpawnedMax = 0 }), false},
 		"waiting 0":             {server(func(c *ServerConfig) { c.WaitingMax = 0 }), false},
-		"all conns but 1 kept":  {server(func(c *ServerConfig) { c.ConnsKept = c.ConnsMax - 1 }), true},
-		"all conns kept":        {server(func(c *ServerConfig) { c.ConnsKept = c.ConnsMax }), false},
-		"conns kept below 0":    {server(func(c *ServerConfig) { c.ConnsKept = -1 }), false},
-		"all memory but 1 kept": {server(func(c *ServerConfig) { c.MemoryKept = c.MemoryBytesMax - 1 }), true},
-		"all memory kept":       {server(func(c *ServerConfig) { c.MemoryKept = c.MemoryBytesMax }), false},
-		"memory kept below 0":   {server(func(c *ServerConfig) { c.MemoryKept = -1 }), false},
+		"all conns but 1 kept":  {server(func(c *ServerConfig) { c.ReservedConns = c.ConnsMax - 1 }), true},
+		"all conns kept":        {server(func(c *ServerConfig) { c.ReservedConns = c.ConnsMax }), false},
+		"conns kept below 0":    {server(func(c *ServerConfig) { c.ReservedConns = -1 }), false},
+		"all memory but 1 kept": {server(func(c *ServerConfig) { c.ReservedMemory = c.MemoryBytesMax - 1 }), true},
+		"all memory kept":       {server(func(c *ServerConfig) { c.ReservedMemory = c.MemoryBytesMax }), false},
+		"memory kept below 0":   {server(func(c *ServerConfig) { c.ReservedMemory = -1 }), false},
 		"durations of 0": {server(func(c *ServerConfig) {
-			c.AdmitWait, c.RetryAfter, c.MessageTimeout, c.FirstByteTimeout, c.WriteTimeout, c.CrowdedTimeout, c.AlivePeriod = 0, 0, 0, 0, 0, 0, 0
+			c.AdmitWait, c.RetryAfter, c.MessageTimeout, c.FirstByteTimeout, c.WriteTimeout, c.PressureTimeout, c.AlivePeriod = 0, 0, 0, 0, 0, 0, 0
 		}), true},
 		"admit wait -1":             {server(func(c *ServerConfig) { c.AdmitWait = -1 }), false},
 		"retry after -1":            {server(func(c *ServerConfig) { c.RetryAfter = -1 }), false},
 		"message timeout -1":        {server(func(c *ServerConfig) { c.MessageTimeout = -1 }), false},
 		"first byte timeout -1":     {server(func(c *ServerConfig) { c.FirstByteTimeout = -1 }), false},
 		"write timeout -1":          {server(func(c *ServerConfig) { c.WriteTimeout = -1 }), false},
-		"crowded timeout -1":        {server(func(c *ServerConfig) { c.CrowdedTimeout = -1 }), false},
+		"crowded timeout -1":        {server(func(c *ServerConfig) { c.PressureTimeout = -1 }), false},
 		"alive period -1":           {server(func(c *ServerConfig) { c.AlivePeriod = -1 }), false},
 		"client":                    {conn(func(*ConnConfig) {}), true},
 		"client 64 KiB":             {conn(func(c *ConnConfig) { c.MessageBytesMax = 64 << 10 }), true},

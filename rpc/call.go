@@ -22,7 +22,7 @@ const (
 //
 // Its handler answers it exactly once, with Reply or Fail, from any goroutine, before or after the
 // handler returns. After the answer the Call and everything that aliases Params are reused for
-// other requests, unless Keep was called before. A Call that is never answered stays in flight
+// other requests, unless Retain was called before. A Call that is never answered stays in flight
 // forever.
 type Call struct {
 	// Params reads the elements of the request's params array, from the first one. The bytes have
@@ -106,9 +106,9 @@ func (c *Call) Context() context.Context {
 	return c.ctx
 }
 
-// Keep leaves the Call and the bytes of Params to the garbage collector, so that they stay valid
+// Retain leaves the Call and the bytes of Params to the garbage collector, so that they stay valid
 // after the answer. Call it before Reply or Fail.
-func (c *Call) Keep() { c.keep = true }
+func (c *Call) Retain() { c.keep = true }
 
 // OnSent makes f run when the response has left memory: it was written to the connection or
 // dropped. f must not block. Call OnSent before Reply or Fail; the call must then be answered.

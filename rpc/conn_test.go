@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -24,8 +25,7 @@ func TestCallsGetTheirOwnAnswers(t *testing.T) {
 	s := newTestServer(t, ServerConfig{InFlightMax: 64})
 	c := s.dial(t, ConnConfig{InFlightMax: 100, UnsentBytesMax: 1 << 20})
 	methods := []string{"echo", "echo-pooled", "echo-spawned", "later", "later-pooled"}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.New(t)
 	var wg sync.WaitGroup
 	var cancelled atomic.Int64
 	for w := range 32 {
@@ -375,13 +375,13 @@ func TestGoAndNotify(t *testing.T) {
 	}
 }
 
-// The bytes retained by CallKeep's decode do not change.
-func TestCallKeep(t *testing.T) {
+// The bytes retained by CallRetain's decode do not change.
+func TestCallRetain(t *testing.T) {
 	s := newTestServer(t, ServerConfig{})
 	c := s.dial(t, ConnConfig{})
 	var kept [][]byte
 	for i := range 100 {
-		err := c.CallKeep(bg, "echo", encodeBin(bytes.Repeat([]byte{byte(i)}, 100)), func(d *wire.Decoder) error {
+		err := c.CallRetain(bg, "echo", encodeBin(bytes.Repeat([]byte{byte(i)}, 100)), func(d *wire.Decoder) error {
 			d.Array()
 			kept = append(kept, d.Bytes())
 			return nil

@@ -12,8 +12,8 @@ func (s *Server) startWorkers() {
 	}
 }
 
-// dispatch runs the call where its method's mode says. If no worker or goroutine is free, it waits
-// for AdmitWait and blocks the connection's reader.
+// dispatch runs the call on the goroutine of its method's mode. If no worker or goroutine is free, it
+// waits for AdmitWait and blocks the connection's reader.
 func (c *serverConn) dispatch(call *Call) {
 	s := c.srv
 	switch call.method.mode {

@@ -93,8 +93,8 @@
 //	requests in flight, of one   InFlightMax           the connection is not read
 //	  connection
 //	bytes of requests in flight  MemoryBytesMax;       wait AdmitWait, then overloaded
-//	  and unsent responses       MemoryKept of it is
-//	                             for Preferred peers
+//	  and unsent responses       ReservedMemory of it
+//	                             is for Preferred peers
 //	read buffers, beyond 8 KiB   MemoryBytesMax / 4    the buffers do not grow
 //	  a connection
 //	a message being received     its buffer grows as   as for requests in flight; in
@@ -106,9 +106,10 @@
 //	spawned handlers             SpawnedMax            wait AdmitWait, then overloaded
 //	waiting handlers             WaitingMax            wait AdmitWait, then overloaded
 //	the last three of one owner  as many as are free   wait AdmitWait, then overloaded
-//	connections                  ConnsMax; ConnsKept   closed at once
-//	                             of it are for
-//	                             Preferred peers
+//	connections                  ConnsMax;             closed at once
+//	                             ReservedConns of it
+//	                             are for Preferred
+//	                             peers
 //	connections before their     FirstByteTimeout,     closed
 //	  first byte                 if it is set
 //	claimed, not yet accepted    64                    closed at once
@@ -129,7 +130,8 @@
 //	  SpawnedMax                                           after another
 //	waiting, up to     reader        Close; after the call Waiting handlers
 //	  WaitingMax                       beyond SpawnedMax
-//	dropSlow           Crowded       end of the pressure   closing slow clients
+//	dropSlow           Memory-       end of the pressure   closing slow clients
+//	                   Pressure
 //	client reader      NewConn       fail, Close           read buffer, delivery
 //	client flusher     NewConn       fail, Close           all writes
 //	client watch       NewConn       fail, Close           pings

@@ -570,7 +570,7 @@ func TestOnConns(t *testing.T) {
 func TestConnsReserved(t *testing.T) {
 	var preferred atomic.Bool
 	s := newTestServer(t, ServerConfig{
-		ConnsMax: 4, ConnsKept: 2, Identify: func(net.Conn) any { return preferred.Load() },
+		ConnsMax: 4, ReservedConns: 2, Identify: func(net.Conn) any { return preferred.Load() },
 		Preferred: func(p *Peer) bool { return p.Identity.(bool) },
 	})
 	open := func(want bool) {
@@ -593,7 +593,7 @@ func TestConnsReserved(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	for _, c := range []ServerConfig{
 		{MessageBytesMax: 1000}, {MessageBytesMax: 2 << 30}, {MemoryBytesMax: 1 << 20}, {InFlightMax: -1},
-		{UnsentBytesMax: -1}, {ConnsMax: -1}, {ConnsKept: -1}, {ConnsMax: 5, ConnsKept: 5}, {Workers: -1}, {WorkQueue: -1}, {SpawnedMax: -1}, {AdmitWait: -1}, {WriteTimeout: -1},
+		{UnsentBytesMax: -1}, {ConnsMax: -1}, {ReservedConns: -1}, {ConnsMax: 5, ReservedConns: 5}, {Workers: -1}, {WorkQueue: -1}, {SpawnedMax: -1}, {AdmitWait: -1}, {WriteTimeout: -1},
 	} {
 		if _, err := NewServer(c); err == nil {
 			t.Errorf("accepted %+v", c)

@@ -62,9 +62,9 @@ func (c *Conn) Call(ctx context.Context, method string, encode func(*wire.Encode
 	return c.call(ctx, method, encode, decode, false)
 }
 
-// CallKeep is Call for a decode that retains parts of the result. The garbage collector reclaims
+// CallRetain is Call for a decode that retains parts of the result. The garbage collector reclaims
 // the result's bytes.
-func (c *Conn) CallKeep(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error) error {
+func (c *Conn) CallRetain(ctx context.Context, method string, encode func(*wire.Encoder), decode func(*wire.Decoder) error) error {
 	return c.call(ctx, method, encode, decode, true)
 }
 

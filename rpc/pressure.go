@@ -15,14 +15,14 @@ type memoryPressure struct {
 	over    chan struct{} // closed when the last waiter is gone
 }
 
-// Crowded reports that a caller waits for memory that responses may hold, such as memory released
+// MemoryPressure reports that a caller waits for memory that responses may hold, such as memory released
 // by OnSent. The pressure lasts until over is called; calling over again does nothing.
 //
-// During the pressure, a connection is closed if its client takes longer than CrowdedTimeout for
+// During the pressure, a connection is closed if its client takes longer than PressureTimeout for
 // one write call, of at most 1 MiB. Otherwise a few slow readers could hold all the memory. While
 // requests wait for memory, a connection is also closed if its client sends less than 1/32 of the
 // memory charged for a large message in that time.
-func (s *Server) Crowded() (over func()) {
+func (s *Server) MemoryPressure() (over func()) {
 	s.pressure.Lock()
 	defer s.pressure.Unlock()
 	if s.pressure.waiting++; s.pressure.waiting == 1 {
@@ -53,9 +53,9 @@ func (s *Server) dropSlow(over <-chan struct{}) {
 		for _, c := range s.snapshot() {
 			err := error(nil)
 			switch {
-			case c.out.slow(s.cfg.CrowdedTimeout):
+			case c.out.slow(s.cfg.PressureTimeout):
 				err = errReadsSlowly
-			case s.memory.waiting.Load() > 0 && c.sendsSlowly(s.cfg.CrowdedTimeout):
+			case s.memory.waiting.Load() > 0 && c.sendsSlowly(s.cfg.PressureTimeout):
 				err = errSendsSlowly
 			}
 			if err != nil && (s.cfg.Patient == nil || !s.cfg.Patient(&c.peer)) {

@@ -46,7 +46,7 @@ func TestMemoryPressure(t *testing.T) {
 				}
 				go readSlowly(conn, test.perSecond)
 				time.Sleep(time.Second)
-				over := s.Crowded()
+				over := s.MemoryPressure()
 				time.Sleep(2 * time.Second)
 				over()
 				over()
@@ -91,7 +91,7 @@ func TestSlowClientWithoutPressure(t *testing.T) {
 		if _, err := conn.Write(plain(0, 1, "answer", []any{})); err != nil {
 			t.Fatal(err)
 		}
-		s.Crowded()() // ends at once
+		s.MemoryPressure()() // ends at once
 		time.Sleep(29 * time.Second)
 		if s.Stats().Conns != 1 {
 			t.Error("ended")

@@ -23,7 +23,7 @@ const (
 	bodyBytesMin = 256 << 10
 	// progressBytes of a message must arrive in each message timeout.
 	progressBytes = 64 << 10
-	// 1/progressShare of the memory charged for a large message must arrive in each CrowdedTimeout
+	// 1/progressShare of the memory charged for a large message must arrive in each PressureTimeout
 	// during memory pressure, but at least progressBytes.
 	progressShare = 32
 )

@@ -37,12 +37,12 @@ type ServerConfig struct {
 	UnsentBytesMax int64
 	// ConnsMax is the number of open connections: 4096. Further ones are closed at once.
 	ConnsMax int
-	// Preferred selects peers that others cannot keep out; nil selects none. ConnsKept of ConnsMax
-	// and MemoryKept of MemoryBytesMax are reserved for them: 0 each. Their requests wait for
+	// Preferred selects peers that others cannot keep out; nil selects none. ReservedConns of ConnsMax
+	// and ReservedMemory of MemoryBytesMax are reserved for them: 0 each. Their requests wait for
 	// memory ahead of others.
-	ConnsKept  int
-	MemoryKept int64
-	Preferred  func(*Peer) bool
+	ReservedConns  int
+	ReservedMemory int64
+	Preferred      func(*Peer) bool
 	// OnConns is called with 1 for each connection that opens and -1 for each that ends. It must
 	// not block. Nil is allowed.
 	OnConns func(change int)
@@ -72,10 +72,10 @@ type ServerConfig struct {
 	// WriteTimeout closes a connection whose client does not read what is written: 30 s for each
 	// write of up to 1 MiB.
 	WriteTimeout time.Duration
-	// CrowdedTimeout replaces WriteTimeout during memory pressure: 1.5 s. It also bounds how slowly
-	// large messages may arrive while requests wait for memory. See Server.Crowded.
-	CrowdedTimeout time.Duration
-	// Patient reports whether a peer is exempt from CrowdedTimeout. Nil exempts none.
+	// PressureTimeout replaces WriteTimeout during memory pressure: 1.5 s. It also bounds how slowly
+	// large messages may arrive while requests wait for memory. See Server.MemoryPressure.
+	PressureTimeout time.Duration
+	// Patient reports whether a peer is exempt from PressureTimeout. Nil exempts none.
 	Patient func(*Peer) bool
 	// AlivePeriod is the interval of "rpc.alive" on a framed connection whose requests are not
 	// read: 2 s.
@@ -126,7 +126,7 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	orDefault(&c.MessageTimeout, 30*time.Second)
 	orDefault(&c.InputEndGrace, 5*time.Second)
 	orDefault(&c.WriteTimeout, 30*time.Second)
-	orDefault(&c.CrowdedTimeout, 1500*time.Millisecond)
+	orDefault(&c.PressureTimeout, 1500*time.Millisecond)
 	orDefault(&c.AlivePeriod, 2*time.Second)
 	if c.OnConns == nil {
 		c.OnConns = func(int) {}
@@ -146,11 +146,11 @@ func (c ServerConfig) Validate() error {
 		return fmt.Errorf("memory bytes max %d is below message bytes max %d", c.MemoryBytesMax, c.MessageBytesMax)
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
-	case c.ConnsKept < 0 || c.ConnsKept >= c.ConnsMax:
-		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ConnsKept, c.ConnsMax)
-	case c.MemoryKept < 0 || c.MemoryKept >= c.MemoryBytesMax:
-		return fmt.Errorf("memory kept is %d, want 0 to less than memory bytes max, %d", c.MemoryKept, c.MemoryBytesMax)
-	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.InputEndGrace < 0 || c.WriteTimeout < 0 || c.CrowdedTimeout < 0 || c.AlivePeriod < 0:
+	case c.ReservedConns < 0 || c.ReservedConns >= c.ConnsMax:
+		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ReservedConns, c.ConnsMax)
+	case c.ReservedMemory < 0 || c.ReservedMemory >= c.MemoryBytesMax:
+		return fmt.Errorf("memory kept is %d, want 0 to less than memory bytes max, %d", c.ReservedMemory, c.MemoryBytesMax)
+	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.InputEndGrace < 0 || c.WriteTimeout < 0 || c.PressureTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}
 	return nil
@@ -221,7 +221,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax, cfg.MemoryKept), buffers: newGate(cfg.MemoryBytesMax/4, 0),
+		cfg: cfg, log: cfg.Logger, methods: make(map[string]*method), memory: newGate(cfg.MemoryBytesMax, cfg.ReservedMemory), buffers: newGate(cfg.MemoryBytesMax/4, 0),
 	}
 	s.work.init(cfg.WorkQueue+cfg.Workers, max(1, cfg.Workers*2/3))
 	s.short.init(cfg.SpawnedMax)
@@ -289,7 +289,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	c := newServerConn(s, nc, s.mu.nextID)
 	most := s.cfg.ConnsMax
 	if !c.preferred {
-		most -= s.cfg.ConnsKept
+		most -= s.cfg.ReservedConns
 	}
 	if s.mu.draining || len(s.mu.conns) >= most {
 		s.mu.Unlock()

@@ -209,12 +209,12 @@ func TestCallContext(t *testing.T) {
 	}
 }
 
-// Params do not change after the answer of a call with Keep.
-func TestCallKeepsParams(t *testing.T) {
+// Params do not change after the answer of a call with Retain.
+func TestCallRetainsParams(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	var kept [][]byte
 	s.Handle("keep", Inline, func(c *Call) {
-		c.Keep()
+		c.Retain()
 		kept = append(kept, c.Params.Bytes())
 		c.Reply(nil)
 	})
@@ -237,7 +237,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	s.Handle("answers, then panics", Pooled, func(c *Call) { c.Reply(nil); panic("late") })
 	s.Handle("panics in reply", Pooled, func(c *Call) { c.Reply(func(*wire.Encoder) { panic("in reply") }) })
-	s.Handle("answers twice", Pooled, func(c *Call) { c.Keep(); c.Reply(nil); c.Reply(nil) })
+	s.Handle("answers twice", Pooled, func(c *Call) { c.Retain(); c.Reply(nil); c.Reply(nil) })
 	s.Handle("writes nothing", Inline, func(c *Call) { c.Reply(func(*wire.Encoder) {}) })
 	s.Handle("hands on and panics", Inline, func(c *Call) {
 		done := make(chan struct{})

@@ -267,7 +267,7 @@ func (c *serverConn) acquireMemory(n int) error {
 	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
-	defer c.srv.Crowded()()
+	defer c.srv.MemoryPressure()()
 	if gate.acquire(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
 		return nil
 	}

@@ -26,7 +26,7 @@ if [ "$sample" -gt 0 ]; then
 fi
 if [ ${#packages[@]} -eq 0 ]; then
 	packages=(
-		security/acl security/token security/audit security/pki security/folder security/rollover # rights
+		security/acl security/token security/audit security/pki security/keydir security/rollover # rights
 		node/authz node/command node/quota                                                         # rights, fencing, quotas
 		raftmeta/fsm/lock.go raftmeta/lease/events.go raftmeta/session rpc table                   # leases, and decoders of input
 		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place                               # acknowledged data

@@ -217,7 +217,7 @@ func TestGCPolicyValidate(t *testing.T) {
 	if err := wide.Validate(nil); !errors.Is(err, ErrLimit) {
 		t.Errorf("65 rules: error %v", err)
 	}
-	// Union and Intersection drop what says nothing.
+	// Union and Intersection drop redundant rules.
 	for _, p := range []GCPolicy{
 		Union(GCPolicy{}, MaxVersions(2)), Intersection(MaxVersions(2)), Union(MaxVersions(2)),
 	} {

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/sortedrun"
 )
 
 // A chaosWorker changes its own rows, all over the table, and reads them. Acknowledged changes must
@@ -371,7 +371,7 @@ func (c *chaosRun) killDuring(s *clusterServer, end []byte) {
 // I1, I3, I4, I5, I8, and no deleted cell reappears: tablets are split, merged and moved under
 // load, and servers killed during such a change, whose outcome is unknown.
 func TestSplitMergeMoveKill(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for run := range uint64(soakRuns(4)) {
 		chaos(t, seed+run)
 	}

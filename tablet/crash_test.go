@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // A crashWorker changes its own rows, so their contents are known: all acknowledged changes, and
@@ -215,7 +215,7 @@ func checkOffline(t *testing.T, e *env) {
 // I1, I3, T1, T3, T4: at whatever disk operation the power fails or an error occurs, recovery
 // yields every acknowledged mutation, and no part of another.
 func TestCrashPoints(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for run := range uint64(soakRuns(60)) {
 		crashRun(t, seed+run)
 	}

@@ -15,11 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // memMetadata is a Metadata that outlives the servers, like METADATA. fail, if set, is called
@@ -401,7 +400,7 @@ func cellStrings(cells []table.Cell) []string {
 	var out []string
 	for _, c := range cells {
 		value := string(c.Value)
-		if len(value) > 32 { // enough to tell values apart in a test's output
+		if len(value) > 32 { // enough to distinguish values in a test's output
 			value = fmt.Sprintf("%s…%d", value[:16], len(value))
 		}
 		out = append(out, fmt.Sprintf("%s:%s@%d=%s", c.Family, c.Qualifier, c.Timestamp, value))
@@ -427,21 +426,6 @@ func (e *env) read(row string, f table.Filter) []string {
 		e.t.Fatal(err)
 	}
 	return out
-}
-
-// testSeed returns the seed of a random test, from STELE_SEED or the clock, and logs how to replay
-// it.
-func testSeed(t testing.TB) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if v := os.Getenv("STELE_SEED"); v != "" {
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil {
-			t.Fatalf("STELE_SEED: %v", err)
-		}
-		seed = n
-	}
-	t.Logf("replay with STELE_SEED=%d go test -run '^%s$' ./tablet/", seed, t.Name())
-	return seed
 }
 
 // soakRuns returns the number of runs of a random test: n times STELE_SOAK.

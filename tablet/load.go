@@ -54,7 +54,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	}
 	s.commits.Raise(seq + 1)
 	t.applied.Store(seq)
-	if planted.On(planted.ClockAlone) {
+	if planted.On(planted.ClockOnly) {
 		stamped = 0
 	}
 	t.stamped.Store(stamped)

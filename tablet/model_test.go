@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
 )
 
@@ -332,7 +333,7 @@ func newRandomRun(t testing.TB, seed uint64) *randomRun {
 // I1, I3, I8 and the semantics of deletions and GC: random operations with deletions, explicit old
 // timestamps, compactions, restarts and power cuts at random moments agree with the model.
 func TestModel(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for run := range uint64(soakRuns(6)) {
 		rr := newRandomRun(t, seed+run)
 		for range 2500 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
 )
 
@@ -34,7 +35,7 @@ func readRows(t testing.TB, as For, keys []string, f *table.Program) (rows [][]s
 // TestReadRowsAsReadRow: rows that are read together, in any order, are the same as when read one
 // by one.
 func TestReadRowsAsReadRow(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	for range soakRuns(4) {
 		e := newEnv(t, Config{MemtablesBytesMax: 1 << 30, CacheBytes: 1 << 20}, "f:versions=2,block=1KiB", "g:group=other,in-memory", "h:group=third")

@@ -14,18 +14,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
-	"github.com/steledb/stele/tablet/logbody"
-
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/logbody"
+	"github.com/steledb/stele/tablet/sortedrun"
 	"github.com/steledb/stele/tablet/sstable"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // runLog is a commit log on several nodes, and all that was written to it.
@@ -209,7 +207,7 @@ func sortWhole(ctx context.Context, blobs storage.Blobs, p sortedrun.Payloads, b
 // Every entry of the log is in exactly one run, with its own sequence number and time, in order. A
 // tablet gets its entries by table and row, whatever its id was then.
 func TestSortLog(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for i := range uint64(soakRuns(6)) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		c := newRunNodes(t, 3, 64<<10)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
 )
 
@@ -143,7 +144,7 @@ func randomColumn(r *rand.Rand, j *judge, commits int, times int64) []version {
 
 // settle and isDeleted agree with the reference for each version of random columns.
 func TestSettleLikeReference(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	var j judge // one for all, as in a reader: columns must not affect each other
 	for run := range uint64(soakRuns(3000)) {
 		r := rand.New(rand.NewPCG(seed, run))
@@ -181,7 +182,7 @@ func TestSettleLikeReference(t *testing.T) {
 
 // slots is a set.
 func TestSlots(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	var s slots
 	for _, n := range []int{1, 63, 64, 65, 4096, 4097, 300_000, 2} {

@@ -212,7 +212,7 @@ func (w *write) end(err error) {
 }
 
 // notCommitted returns why the commit log did not accept a commit. If it is busy because no disk
-// has space, the error says so.
+// has space, that is the error.
 func (s *Server) notCommitted(err error) error {
 	if errors.Is(err, commitlog.ErrBusy) {
 		if full := s.logWriter.Full(); full != nil {

@@ -5,10 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -89,14 +85,4 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("not in 5 s: %s", what)
-}
-
-// RunSeed is random unless STELE_SEED is set.
-func RunSeed(t *testing.T) uint64 {
-	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)
-	if err != nil {
-		s = rand.Uint64()
-	}
-	t.Logf("replay: STELE_SEED=%d go test -run '^%s$' ./blobfs/...", s, strings.SplitN(t.Name(), "/", 2)[0])
-	return s
 }

@@ -21,8 +21,8 @@
 //     pages of 4 KiB.
 //   - A replica is one node's copy of an extent of a log that is stored on several nodes. Package
 //     logproto decides its state transitions.
-//   - A high-priority ("vital") extent may use half of the reserve: writing it lets the store free
-//     space, or deletions depend on it.
+//   - A high-priority extent may use half of the reserve: writing it lets the store free space, or
+//     deletions depend on it.
 //   - A spare is a log file that no log uses, ready to be overwritten. It is zeroed, or recycled.
 //   - A folder is a data folder, one per disk. The first failed write, sync, rename or removal retires
 //     it until the store is opened again.

@@ -94,7 +94,7 @@ func newExtents(d *disks, a *alarms) *extents {
 }
 
 // Blobs lists the blobs, by ID. It includes blobs whose handle was lost in a crash just after Seal.
-// Only the owner of the handles can tell garbage from blobs in use.
+// Only the owner of the handles can distinguish garbage from blobs in use.
 func (s *extents) Blobs() []BlobInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()

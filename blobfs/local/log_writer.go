@@ -115,8 +115,8 @@ func (w *LogWriter) Release(pos int64) {
 	}
 }
 
-// Seal ends the log: it accepts no more appends, and its end can be told from a lost end. Errors
-// are those of Append. Sealing a sealed log does nothing.
+// Seal ends the log: it accepts no more appends, and a reader can distinguish its end from a lost
+// end. Errors are those of Append. Sealing a sealed log does nothing.
 func (w *LogWriter) Seal(ctx context.Context) error {
 	if err := w.s.begin(ctx); err != nil {
 		return fmt.Errorf("seal log %s: %w", w.st.id, err)

@@ -5,11 +5,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 var scenarios = []scenario{
@@ -44,16 +45,6 @@ func (t *trail) print(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// seed is random unless STELE_SEED is set.
-func seed(t *testing.T) uint64 {
-	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)
-	if err != nil {
-		s = rand.Uint64()
-	}
-	t.Logf("replay: STELE_SEED=%d go test -run '^%s$' ./blobfs/logproto", s, t.Name())
-	return s
-}
-
 func explore(s *scenario, limit int, seed uint64) *explorer {
 	x := &explorer{scenario: s, limit: limit, rng: rand.New(rand.NewPCG(seed, 1))}
 	x.run()
@@ -79,7 +70,7 @@ func TestExplore(t *testing.T) {
 	if os.Getenv("STELE_SOAK") != "" {
 		limit = 4_000_000
 	}
-	seed := seed(t)
+	seed := testseed.New(t)
 	for i := range scenarios {
 		begin := time.Now()
 		x := explore(&scenarios[i], limit, seed)

@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/clustertest"
 	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -23,7 +23,7 @@ func TestCorruptionIsHealed(t *testing.T) {
 	for _, by := range []string{"read", "scrub", "read of a missing file", "scrub of a missing file"} {
 		t.Run(by, func(t *testing.T) {
 			by, gone := strings.CutSuffix(by, " of a missing file")
-			seed := clustertest.RunSeed(t)
+			seed := testseed.New(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -78,7 +78,7 @@ func (c *repairCluster) leastGood() int {
 // Corrupt replicas, none of which is good as a whole, are healed from their good chunks. If a chunk
 // is lost they are kept.
 func TestCorruptionEverywhere(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -112,7 +112,7 @@ func TestCorruptionEverywhere(t *testing.T) {
 func TestLastGoodReplicaStays(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining-%t", leaves), func(t *testing.T) {
-			seed := clustertest.RunSeed(t)
+			seed := testseed.New(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{Repair: repair.Config{TrimAfter: time.Hour}})
@@ -146,7 +146,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 // I7: a copy to a node that has a replica with a corrupt table replaces it, even if the copy is the
 // first to find the corruption.
 func TestCopyReplacesCorruptTable(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 2, blobfs.Cluster{Repair: repair.Config{Off: true}})
@@ -166,7 +166,7 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 func TestRetiredFolder(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		t.Run(fmt.Sprintf("other-full-%t", full), func(t *testing.T) {
-			seed := clustertest.RunSeed(t)
+			seed := testseed.New(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -223,7 +223,7 @@ func TestRetiredFolder(t *testing.T) {
 
 // The scrub continues where it was, and pauses between passes.
 func TestScrubPasses(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 1, blobfs.Cluster{Repair: repair.Config{ScrubBytes: 10_000}})

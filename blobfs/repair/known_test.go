@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/clustertest"
 	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // reportedShort returns the number of under-replicated extents that the live nodes report, and
@@ -33,7 +33,7 @@ func (c *repairCluster) reportedShort() (short int64, known bool) {
 // that is true, even if flapping nodes get long grace periods. What a removed node held is copied
 // at once.
 func TestShortReplicasAreReported(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{Repair: repair.Config{RepairBytes: 64 << 10}})
@@ -91,7 +91,7 @@ func TestShortReplicasAreReported(t *testing.T) {
 // A node that starts after another was removed cannot distinguish it from one that it has not yet
 // heard of. It waits for the grace period, and reports its figures as unknown during that time.
 func TestUnknownNodesGetGracePeriod(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})

@@ -8,19 +8,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/clustertest"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // I6: a draining node becomes empty, and is reported safe to remove when that is true and not
 // before.
 func TestDrain(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{Repair: repair.Config{RepairBytes: 100_000}})
@@ -61,7 +61,7 @@ func TestDrain(t *testing.T) {
 func TestDrainOfSingleReplicas(t *testing.T) {
 	for name, listed := range map[string]int{"on the list": 0, "off the list": 1} {
 		t.Run(name, func(t *testing.T) {
-			seed := clustertest.RunSeed(t)
+			seed := testseed.New(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 5, blobfs.Cluster{})
@@ -87,7 +87,7 @@ func TestDrainOfSingleReplicas(t *testing.T) {
 // Nor does a draining node wait for nodes that lack its knowledge: lists name nodes without a
 // replica, and leave out some that have one.
 func TestDrainWhereListsAreWrong(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
@@ -112,7 +112,7 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 // An extent written to a draining node, by a writer that had chosen it before, delays the drain no
 // longer than the extents that were there.
 func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
@@ -143,7 +143,7 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 
 // With too few nodes left, or one of them dead, the drain is not safe.
 func TestDrainThatIsNotSafe(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -205,7 +205,7 @@ func TestDrainOfLogs(t *testing.T) {
 // A new node is filled until no node is much fuller; then nothing moves any more.
 func TestRebalance(t *testing.T) {
 	t.Parallel()
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{Repair: repair.Config{BalanceBytes: 50_000}})
@@ -264,7 +264,7 @@ func (c *repairCluster) fullness() (least, most float64) {
 // A node that is off the list of an extent keeps its replica until each node that should have one
 // has answered that it does: an unreachable node on the list may have lost its own.
 func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})

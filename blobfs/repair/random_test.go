@@ -11,10 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -116,7 +115,7 @@ func TestRepairAtRandom(t *testing.T) {
 	if f, err := strconv.ParseFloat(os.Getenv("STELE_SOAK"), 64); err == nil {
 		runs = int(float64(runs) * f)
 	}
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			t.Parallel()

@@ -12,16 +12,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/clustertest"
 	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // I14: one of four nodes dies, and 300 extents regain their replicas without an unnecessary copy.
 func TestRepairAfterDeath(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -66,7 +66,7 @@ func TestRepairAfterDeath(t *testing.T) {
 
 // Two nodes of five die, the second while the first is being repaired.
 func TestRepairAfterTwoDeaths(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		// 40 KiB/s: the first repair takes about 50 s.
@@ -103,7 +103,7 @@ func TestFlappingNode(t *testing.T) {
 	t.Parallel()
 	for _, down := range []time.Duration{20 * time.Second, 40 * time.Second} {
 		t.Run(fmt.Sprint(down), func(t *testing.T) {
-			seed := clustertest.RunSeed(t)
+			seed := testseed.New(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -129,7 +129,7 @@ func TestFlappingNode(t *testing.T) {
 
 // Extents that a single node wrote get their replicas when nodes join.
 func TestSingleNodesExtents(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 1, blobfs.Cluster{})
@@ -152,7 +152,7 @@ func TestSingleNodesExtents(t *testing.T) {
 
 // A node loses its disks' contents during a short restart.
 func TestReplacedDisk(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -213,7 +213,7 @@ func TestRepairOverConnections(t *testing.T) {
 // A node that is reported alive but answers late gets its replicas as soon as it answers, without
 // waiting for the backoff to end.
 func TestRepairWhenANodeAnswers(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -245,7 +245,7 @@ func TestRepairReportsMissingTarget(t *testing.T) {
 		{"unreachable", "no node accepted a replica: copy to n4: node is unreachable|no node for a replica: 2 others are down or draining$", 1 << 30, true},
 	} {
 		t.Run(why.name, func(t *testing.T) {
-			seed := clustertest.RunSeed(t)
+			seed := testseed.New(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				var log lockedBuffer

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/clustertest"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // I14: extents written while a node did not answer, although gossip reported it as alive, reach
@@ -41,7 +41,7 @@ func TestRepairSoonAfterSilence(t *testing.T) {
 // I14: a node that reports in an audit that it has lost its replicas, and is silent when they are
 // to be made, is not taken for a holder.
 func TestRepairAfterSilentLoss(t *testing.T) {
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -84,7 +84,7 @@ func TestRepairAfterSilentLoss(t *testing.T) {
 // different times. All that was written is fully replicated soon afterwards.
 func TestRepairSoonAfterAllRestart(t *testing.T) {
 	t.Parallel()
-	seed := clustertest.RunSeed(t)
+	seed := testseed.New(t)
 	for round := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, round))

@@ -14,17 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/clustertest"
 	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // Every payload of a log is in exactly one of its pieces, for any sizes of payloads, extents and
 // pieces, with one replica lost and another corrupt. Opening a piece fences nothing.
 func TestLogPieces(t *testing.T) {
-	seed, runs := clustertest.RunSeed(t), 8
+	seed, runs := testseed.New(t), 8
 	if os.Getenv("STELE_SOAK") != "" {
 		runs = 200
 	}

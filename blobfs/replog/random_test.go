@@ -17,12 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/blobfs/clustertest"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/clustertest"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -287,7 +287,7 @@ func TestLogCorruptEnd(t *testing.T) {
 // fail; the lock service loses its answers. Then the writer becomes a zombie, and two nodes recover
 // the log concurrently. L1, L2, L5.
 func TestLogFaults(t *testing.T) {
-	seed, runs := clustertest.RunSeed(t), 6
+	seed, runs := testseed.New(t), 6
 	if os.Getenv("STELE_SOAK") != "" {
 		runs = 200
 	}

@@ -109,15 +109,15 @@ func (r *ReplicaInfo) fields() fields {
 
 // ExtentInfo is an extent and its replicas.
 type ExtentInfo struct {
-	Index    int64         `json:"index"`
-	Bytes    int64         `json:"bytes"`  // -1 for the open extent of a log
-	Wanted   int64         `json:"wanted"` // the intended number of replicas
-	Replicas []ReplicaInfo `json:"replicas"`
+	Index             int64         `json:"index"`
+	Bytes             int64         `json:"bytes"`  // -1 for the open extent of a log
+	ReplicationFactor int64         `json:"wanted"` // the number of replicas to maintain
+	Replicas          []ReplicaInfo `json:"replicas"`
 }
 
 func (x *ExtentInfo) fields() fields {
 	return fields{
-		{"index", &x.Index}, {"bytes", &x.Bytes}, {"wanted", &x.Wanted},
+		{"index", &x.Index}, {"bytes", &x.Bytes}, {"wanted", &x.ReplicationFactor},
 		{"replicas", &list[ReplicaInfo]{all: &x.Replicas, fields: (*ReplicaInfo).fields, what: "replicas", max: nodesMax}},
 	}
 }

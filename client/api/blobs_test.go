@@ -126,7 +126,7 @@ func FuzzBlobRequest(f *testing.F) {
 func blobStatusExample() *BlobStatus {
 	return &BlobStatus{
 		BlobInfo: BlobInfo{ID: blobTestID, Kind: BlobOfUser, Name: "n", Bytes: 3, Extents: 1, Replicas: 1, Created: time.UnixMilli(12345)},
-		Parts: []ExtentInfo{{Bytes: 3, Wanted: 2, Replicas: []ReplicaInfo{
+		Parts: []ExtentInfo{{Bytes: 3, ReplicationFactor: 2, Replicas: []ReplicaInfo{
 			{Node: "n1", Name: "host1", State: ReplicaGood}, {Node: "n2", State: ReplicaCorrupt, File: "f", Offset: 4096, Reason: "r"},
 		}}},
 	}
@@ -140,7 +140,7 @@ func TestBlobResults(t *testing.T) {
 		Append(*wire.Encoder)
 		Decode(*wire.Decoder) error
 	}{
-		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step, &StoreStatus{Wanted: 3, Nodes: []NodeStore{{Node: "n1", Known: true, Under: 4, ScrubPosition: 0.5, ScrubbedAt: time.UnixMilli(0), Sweeps: 2, SweptAt: time.UnixMilli(1700000000000), SweptFound: 3, SweepHalted: "n2: needed"}}},
+		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step, &StoreStatus{ReplicationFactor: 3, Nodes: []NodeStore{{Node: "n1", Known: true, Under: 4, ScrubPosition: 0.5, ScrubbedAt: time.UnixMilli(0), Sweeps: 2, SweptAt: time.UnixMilli(1700000000000), SweptFound: 3, SweepHalted: "n2: needed"}}},
 	} {
 		d := wire.NewDecoder(wiretest.Encode(want.Append))
 		got := reflect.New(reflect.TypeOf(want).Elem()).Interface().(interface{ Decode(*wire.Decoder) error })

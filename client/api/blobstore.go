@@ -8,8 +8,8 @@ import (
 
 // StoreStatus is the result of blob_status: the block store, as reported by each node for its part.
 type StoreStatus struct {
-	Wanted int64       `json:"wanted"` // the intended number of replicas of an extent
-	Nodes  []NodeStore `json:"nodes"`
+	ReplicationFactor int64       `json:"wanted"` // the number of replicas of an extent to maintain
+	Nodes             []NodeStore `json:"nodes"`
 }
 
 // NodeStore is a node's part of the block store. Counters of events start at 0 when the node
@@ -101,7 +101,7 @@ func (n *NodeStore) fields() fields {
 }
 
 func (s *StoreStatus) fields() fields {
-	return fields{{"wanted", &s.Wanted}, {"nodes", &list[NodeStore]{all: &s.Nodes, fields: (*NodeStore).fields, what: "nodes", max: nodesMax}}}
+	return fields{{"wanted", &s.ReplicationFactor}, {"nodes", &list[NodeStore]{all: &s.Nodes, fields: (*NodeStore).fields, what: "nodes", max: nodesMax}}}
 }
 
 // Append encodes the result.

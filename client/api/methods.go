@@ -58,7 +58,7 @@ const (
 
 	MethodDisableUser = "disable_user"
 	MethodEnableUser  = "enable_user"
-	MethodWhoAmI      = "whoami"
+	MethodWhoami      = "whoami"
 
 	MethodUsage = "usage"
 
@@ -81,7 +81,7 @@ func Methods() []string {
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,
 		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
-		MethodDisableUser, MethodEnableUser, MethodWhoAmI,
+		MethodDisableUser, MethodEnableUser, MethodWhoami,
 		MethodUsage, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,

@@ -29,7 +29,7 @@ type QuotaError struct {
 	// Bytes is set for a quota of bytes, and not for a rate.
 	Bytes bool
 	// Limit is the quota, in units per second or in bytes. Used is the number of bytes used. It is
-	// 0 for rates, and for callers from whom a family of the table is hidden.
+	// 0 for rates, and for callers that may not see all families of the table.
 	Limit, Used int64
 	// RetryAfter is how long to wait before a retry; 0 for a quota of bytes.
 	RetryAfter time.Duration

@@ -13,8 +13,8 @@ var (
 	ErrNoUser = errors.New("no such user")
 	// ErrNoGrant means that there is no such grant to revoke.
 	ErrNoGrant = errors.New("no such grant")
-	// ErrLastAdmin means that no administrator of the cluster would be left who is enabled and has
-	// a valid credential.
+	// ErrLastAdmin means that the cluster would have no enabled administrator with a valid
+	// credential left.
 	ErrLastAdmin = errors.New("the cluster would have no administrator left")
 	// ErrNoIssuer means that the node that was to sign a certificate does not have the authority's
 	// key.

@@ -45,10 +45,10 @@ func (l *Lab) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ended []pair
-	for p := range l.cuts {
+	for p := range l.blocked {
 		ended = append(ended, p)
 	}
-	clear(l.cuts)
+	clear(l.blocked)
 	l.apply(ended)
 }
 
@@ -59,8 +59,8 @@ func (l *Lab) change(pairs []pair) {
 	defer l.mu.Unlock()
 	var news []pair
 	for _, p := range pairs {
-		if p.from != p.to && !l.cuts[p] {
-			l.cuts[p] = true
+		if p.from != p.to && !l.blocked[p] {
+			l.blocked[p] = true
 			news = append(news, p)
 		}
 	}

@@ -26,8 +26,8 @@ type Lab struct {
 
 	// mu guards the fields below, and addr of the hosts. It is held while iproute2 runs.
 	mu        sync.Mutex
-	hosts     []*Host // Here first
-	cuts      map[pair]bool
+	hosts     []*Host       // Here first
+	blocked   map[pair]bool // directions in which no packet arrives
 	processes []*Process
 }
 
@@ -44,7 +44,7 @@ func New(t testing.TB, hosts int) *Lab {
 	if hosts >= hostsMax {
 		t.Fatalf("%d hosts; at most %d", hosts, hostsMax)
 	}
-	l := &Lab{t: t, number: int(labs.Add(1)), cuts: make(map[pair]bool)}
+	l := &Lab{t: t, number: int(labs.Add(1)), blocked: make(map[pair]bool)}
 	ns, err := ownNamespace()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func (l *Lab) addNeighbor(from, to *Host) error { return from.ip(l.entry(pair{fr
 
 func (l *Lab) entry(p pair) string {
 	link := p.to.link
-	if l.cuts[p] {
+	if l.blocked[p] {
 		link = l.unusedLink()
 	}
 	return fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", p.to.addr, link, p.from.device)

@@ -26,9 +26,9 @@ const (
 	LoadWithoutRuns Bug = "load-without-runs"
 	// RedoTooFar: a minor compaction moves the redo point past entries that arrived while it ran.
 	RedoTooFar Bug = "redo-too-far"
-	// ClockAlone: a newly loaded tablet assigns timestamps by the clock, regardless of those
+	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before.
-	ClockAlone Bug = "clock-alone"
+	ClockOnly Bug = "clock-alone"
 	// SplitWithoutBounds: the parts of a split tablet include all rows of its files instead of only
 	// their own.
 	SplitWithoutBounds Bug = "split-without-bounds"

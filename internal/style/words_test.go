@@ -127,7 +127,7 @@ func readAllowed(t *testing.T) map[string]int {
 
 var aWord = regexp.MustCompile(`[A-Za-z]+(?:[_.(][A-Za-z]+)*`)
 
-// persons are words after which "who" begins a clause.
+// persons are words that a relative clause may follow.
 var persons = map[string]bool{"user": true, "users": true, "administrator": true, "administrators": true, "operator": true, "operators": true, "people": true}
 
 // wordsOf returns the words of a line in lower case. Names of code, which have a dot, an underscore or capitals inside, are not words.

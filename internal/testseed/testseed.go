@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// New returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A failing test prints how to replay it.
+// New returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. It logs the command that repeats the test with
+// this seed, at once, so that it is printed even if the test panics.
 func New(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := rand.Uint64()
@@ -19,11 +20,7 @@ func New(tb testing.TB) uint64 {
 			tb.Fatalf("STELE_SEED: %v", err)
 		}
 	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./%s -run '^%s$'", seed, folder(), tb.Name())
-		}
-	})
+	tb.Logf("to replay: STELE_SEED=%d go test ./%s -run '^%s$'", seed, folder(), tb.Name())
 	return seed
 }
 

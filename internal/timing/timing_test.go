@@ -23,7 +23,7 @@ func TestSleep(t *testing.T) {
 	})
 }
 
-// untimed is a context with a deadline of which no timer tells.
+// untimed is a context with a deadline but without a timer: it does not end.
 type untimed struct {
 	context.Context
 	at time.Time

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/webload"
 	"github.com/steledb/stele/internal/webtable"
 	"github.com/steledb/stele/node"
@@ -202,8 +203,7 @@ func TestPrepareRefusesOtherTables(t *testing.T) {
 // TestLoadThroughBrokenConnections: a load continues when connections break at any point, with the
 // same result as an undisturbed one.
 func TestLoadThroughBrokenConnections(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.New(t)
 	dir := t.TempDir()
 	anchors := writeSite(t, dir, 120)
 	addr := startNode(t)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -22,7 +22,7 @@ const (
 	keepTimeout = 5 * time.Second
 )
 
-func (s *Service) keys() folder.Folder { return s.Transport().Keys }
+func (s *Service) keys() keydir.Dir { return s.Transport().Keys }
 
 // Take fetches the authority's key for this node, which votes or is about to. The caller holds the voter's lock. Errors: ErrNoKey, those of
 // the called nodes, and of the disk.

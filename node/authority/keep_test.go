@@ -10,7 +10,7 @@ import (
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/certs"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -27,7 +27,7 @@ var errAway = errors.New("node does not answer")
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	keys := folder.At(t.TempDir() + "/security")
+	keys := keydir.At(t.TempDir() + "/security")
 	if _, err := keys.Init("n1", nil, time.Now()); err != nil {
 		t.Fatal(err)
 	}

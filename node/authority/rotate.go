@@ -21,7 +21,7 @@ const recordFile = namespace.SecurityDir + "/rollover"
 
 // rotate serves api.MethodRotateAuthority.
 func (s *Service) rotate(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.RotateAuthorityRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return

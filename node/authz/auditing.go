@@ -77,7 +77,7 @@ func (l *AuditLog) Close() error {
 }
 
 func auditRecord(caller *Subject, action, on string, err error) audit.Record {
-	r := audit.Record{Who: caller.Identity(), From: caller.From, Action: action, On: on, Outcome: audit.Done}
+	r := audit.Record{Requester: caller.Identity(), From: caller.From, Action: action, On: on, Outcome: audit.Done}
 	if err != nil {
 		e := rpc.AsError(reply.ToAPI(err))
 		r.Outcome, r.Code, r.Text = audit.Failed, e.Code.String(), e.Message
@@ -145,6 +145,6 @@ func (l *AuditLog) write(caller *Subject, r audit.Record, err error) {
 
 func (l *AuditLog) logged(r audit.Record, err error) {
 	if err != nil {
-		l.Log.Error("audit record not written", "principal", r.Who, "action", r.Action, "object", r.On, "err", err)
+		l.Log.Error("audit record not written", "principal", r.Requester, "action", r.Action, "object", r.On, "err", err)
 	}
 }

@@ -24,7 +24,7 @@ func (l *AuditLog) ConnectionRejected(from string, err error) {
 	r := audit.Record{From: from, Action: connectAction, Code: code, Text: err.Error()}
 	var many *pki.ManyConnsError
 	if errors.As(err, &many) {
-		r.Who = pki.Peer{Kind: pki.Principal, Name: many.Name}
+		r.Requester = pki.Peer{Kind: pki.Principal, Name: many.Name}
 	}
 	l.To.Refusal(r)
 }

@@ -316,7 +316,7 @@ var replicaStates = map[blobfs.ReplicaState]string{
 func (bs *Service) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
 	infos := make([]api.ExtentInfo, len(reports))
 	for i, x := range reports {
-		infos[i] = api.ExtentInfo{Index: int64(x.Index), Bytes: x.Length, Wanted: int64(x.Wanted)}
+		infos[i] = api.ExtentInfo{Index: int64(x.Index), Bytes: x.Length, ReplicationFactor: int64(x.Wanted)}
 		for _, r := range x.Replicas {
 			info := api.ReplicaInfo{Node: r.Node, Name: bs.nameOf(r.Node), State: replicaStates[r.State]}
 			var corrupt *blobfs.CorruptError

@@ -18,7 +18,7 @@ const nodeStoreTimeout = 3 * time.Second
 // status returns the status of this node's block store, and those of all other nodes unless only this one is requested.
 func (bs *Service) status(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	store := bs.Store()
-	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
+	s := &api.StoreStatus{ReplicationFactor: int64(store.Wanted())}
 	if r.Here {
 		s.Nodes = []api.NodeStore{bs.nodeStore(ctx, store)}
 		return s.Append, nil

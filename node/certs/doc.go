@@ -1,5 +1,5 @@
 // Package certs authenticates a node to its peers, and them to it: it guards the node's ports, connects to other nodes, and has the node's
-// certificate renewed in time. Package security/pki has the certificates and TLS, package security/folder the files of a node's keys. The
+// certificate renewed in time. Package security/pki has the certificates and TLS, package security/keydir the files of a node's keys. The
 // paper has no certificates: Chubby's access control lists are all that it names (§4).
 //
 // A Transport is nil on an open node, which has no certificates: all its methods work on nil, and leave connections plain.

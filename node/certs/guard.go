@@ -49,10 +49,10 @@ func (t *Transport) Limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 		return cfg
 	}
 	cfg.FirstByteTimeout = firstByteTimeout
-	cfg.ConnsKept, cfg.Preferred = min(nodeConns, cfg.ConnsMax/nodeConnsShare), fromNode
+	cfg.ReservedConns, cfg.Preferred = min(nodeConns, cfg.ConnsMax/nodeConnsShare), fromNode
 	cfg.Identify = authz.Identify
 	cfg.OwnerOf = authz.OwnerOf
-	cfg.MemoryKept = cfg.MemoryBytesMax / nodeMemoryShare
+	cfg.ReservedMemory = cfg.MemoryBytesMax / nodeMemoryShare
 	cfg.Patient = fromNode // two nodes share one connection, and nodes do not read slowly on purpose
 	cfg.Guard = t.guardStranger
 	return cfg

@@ -13,8 +13,8 @@ import (
 func TestRoomIsKeptForNodes(t *testing.T) {
 	const memory = 80 << 20
 	cfg := (&Transport{}).Limit(rpc.ServerConfig{MemoryBytesMax: memory, ConnsMax: 4096})
-	if cfg.ConnsKept != nodeConns || cfg.MemoryKept != memory/nodeMemoryShare {
-		t.Errorf("%d connections and %d bytes are kept", cfg.ConnsKept, cfg.MemoryKept)
+	if cfg.ReservedConns != nodeConns || cfg.ReservedMemory != memory/nodeMemoryShare {
+		t.Errorf("%d connections and %d bytes are kept", cfg.ReservedConns, cfg.ReservedMemory)
 	}
 	for _, x := range []struct {
 		caller any
@@ -29,7 +29,7 @@ func TestRoomIsKeptForNodes(t *testing.T) {
 			t.Errorf("%+v is preferred: %v, may take his time: %v", x.caller, cfg.Preferred(p), cfg.Patient(p))
 		}
 	}
-	if cfg := (*Transport)(nil).Limit(rpc.ServerConfig{}); cfg.ConnsKept != 0 || cfg.MemoryKept != 0 || cfg.Preferred != nil {
+	if cfg := (*Transport)(nil).Limit(rpc.ServerConfig{}); cfg.ReservedConns != 0 || cfg.ReservedMemory != 0 || cfg.Preferred != nil {
 		t.Errorf("an open node keeps room: %+v", cfg)
 	}
 }

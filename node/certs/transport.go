@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -26,7 +26,7 @@ type Transport struct {
 type Config struct {
 	Log *slog.Logger
 	// Keys is the node's directory of keys, and Credential the certificate in it.
-	Keys       folder.Folder
+	Keys       keydir.Dir
 	Credential *pki.Credential
 	// Dial opens plain connections; nil for the default.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -44,7 +44,7 @@ type Config struct {
 
 // Load reads the node's keys from its directory, dir. The error names a certificate that does not match the node and cluster of the data
 // directories; a fresh node has no cluster.
-func Load(keys folder.Folder, dir, node, cluster string) (*folder.Contents, error) {
+func Load(keys keydir.Dir, dir, node, cluster string) (*keydir.Contents, error) {
 	c, err := keys.Load()
 	if err != nil {
 		return nil, fmt.Errorf("read the node's keys: %w", err)

@@ -99,8 +99,8 @@ func (s *Service) header(q metaapi.Sequencer) Header {
 	return Header{Master: s.ID(), Sequencer: q, RaftEpoch: s.RaftEpoch()}
 }
 
-// Hail implements master.Nodes.
-func (s *Service) Hail(ctx context.Context, id string, q metaapi.Sequencer) error {
+// Announce implements master.Nodes.
+func (s *Service) Announce(ctx context.Context, id string, q metaapi.Sequencer) error {
 	return s.send(ctx, id, MethodHail, q)
 }
 

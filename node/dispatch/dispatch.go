@@ -114,7 +114,7 @@ func (r secured) HandleNames(method string, names int, guard authz.Guard, h meth
 // names returns the handler of a method whose parameters are so many names.
 func (d *Dispatcher) names(method string, names int, guard authz.Guard, h method.NamesHandler) func(*rpc.Call) {
 	return func(c *rpc.Call) {
-		c.Keep() // a change may outlive the call
+		c.Retain() // a change may outlive the call
 		var r api.NamesRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, method, names), &r.Options) {
 			return

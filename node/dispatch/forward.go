@@ -22,41 +22,72 @@ import (
 // [method, name, generation, token id or "", address, parameters, certificate serial or ""]. Both nodes check the rights.
 const MethodOnBehalf = "cluster.on_behalf"
 
-// onBehalf serves a request that another node has forwarded.
-func (d *Dispatcher) onBehalf(c *rpc.Call) {
-	c.Keep() // as the forwarded methods do
+// forwarded is what precedes the parameters of a forwarded request.
+type forwarded struct {
+	method  string
+	caller  *authz.Subject
+	tokenID string // of the caller, or ""
+}
+
+// decodeForwarded decodes a forwarded request up to its parameters, whose number it sets.
+func decodeForwarded(c *rpc.Call) (f forwarded) {
 	p := &c.Params
-	method := p.Str()
-	caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: p.Str(), Generation: p.Uint()}, Forwarded: true}
-	shownID := p.Str()
-	caller.From = p.Str()
+	f.method = p.Str()
+	f.caller = &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: p.Str(), Generation: p.Uint()}, Forwarded: true}
+	f.tokenID = p.Str()
+	f.caller.From = p.Str()
 	behind := *p
 	behind.Raw() // the parameters
-	caller.Peer.Serial = behind.Str()
+	f.caller.Peer.Serial = behind.Str()
 	c.NumParams = p.Array()
-	g, h := d.Authz.Guards[method], d.forwardable[method]
-	switch {
-	case p.Err() != nil:
-		c.Fail(api.ToRPC(p.Err()))
+	return f
+}
+
+// appendForwarded appends a request to be forwarded.
+func appendForwarded(e *wire.Encoder, c *rpc.Call, caller *authz.Subject, params []byte) {
+	name, generation, t := caller.Principal()
+	tokenID, serial := "", caller.Peer.Serial
+	if t != nil {
+		tokenID, serial = t.Record.ID.String(), ""
+	}
+	e.Array(7)
+	e.Str(c.Method())
+	e.Str(name)
+	e.Uint(generation)
+	e.Str(tokenID)
+	e.Str(caller.From)
+	e.Array(c.NumParams)
+	e.Raw(params)
+	e.Str(serial)
+}
+
+// onBehalf serves a request that another node has forwarded.
+func (d *Dispatcher) onBehalf(c *rpc.Call) {
+	c.Retain() // as the forwarded methods do
+	f := decodeForwarded(c)
+	if err := c.Params.Err(); err != nil {
+		c.Fail(api.ToRPC(err))
 		return
-	case h == nil || !g.Master:
-		c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not forwarded", MethodOnBehalf, method))
+	}
+	g, h := d.Authz.Guards[f.method], d.forwardable[f.method]
+	if h == nil || !g.Master {
+		c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not forwarded", MethodOnBehalf, f.method))
 		return
 	}
 	if err := d.Serving(); err != nil {
 		c.Fail(err)
 		return
 	}
-	if shownID != "" {
+	if f.tokenID != "" {
 		ctx, cancel := context.WithTimeout(c.Context(), authz.RightsTimeout)
 		defer cancel()
-		if err := d.restoreToken(ctx, caller, shownID); err != nil {
+		if err := d.restoreToken(ctx, f.caller, f.tokenID); err != nil {
 			c.Fail(reply.ToAPI(err))
 			return
 		}
 	}
-	c.SetIdentity(caller)
-	if err := d.Authz.AdmitCall(c, method, &g); err != nil {
+	c.SetIdentity(f.caller)
+	if err := d.Authz.AdmitCall(c, f.method, &g); err != nil {
 		c.Fail(err)
 		return
 	}
@@ -130,26 +161,7 @@ func (d *Dispatcher) forwardOnce(c *rpc.Call, caller *authz.Subject, params []by
 	if masterID == "" || masterID == d.ID() || caller.Forwarded {
 		return !caller.Forwarded, changes.ErrNotMaster
 	}
-	name, generation, s := caller.Principal()
-	err = d.Peers.Call(c.Context(), masterID, MethodOnBehalf, func(e *wire.Encoder) {
-		e.Array(7)
-		e.Str(c.Method())
-		e.Str(name)
-		e.Uint(generation)
-		if s != nil {
-			e.Str(s.Record.ID.String())
-		} else {
-			e.Str("")
-		}
-		e.Str(caller.From)
-		e.Array(c.NumParams)
-		e.Raw(params)
-		if s == nil {
-			e.Str(caller.Peer.Serial)
-		} else {
-			e.Str("")
-		}
-	}, func(answer *wire.Decoder) error {
+	err = d.Peers.Call(c.Context(), masterID, MethodOnBehalf, func(e *wire.Encoder) { appendForwarded(e, c, caller, params) }, func(answer *wire.Decoder) error {
 		*result = slices.Clone(answer.Raw())
 		return answer.Err()
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
@@ -31,7 +31,7 @@ var ErrExpired = errors.New("the node's certificate has expired")
 type HostConfig struct {
 	Log *slog.Logger
 	// Keys is the node's directory of keys, and Dir its name.
-	Keys folder.Folder
+	Keys keydir.Dir
 	Dir  string
 	// TokenFile has the join token; empty if there is none.
 	TokenFile string
@@ -47,7 +47,7 @@ type HostConfig struct {
 func Host(ctx context.Context, cfg HostConfig, dirs *identity.Folders) (members []string, err error) {
 	have, err := cfg.Keys.Load()
 	switch {
-	case errors.Is(err, folder.ErrNotEnrolled) && cfg.TokenFile != "":
+	case errors.Is(err, keydir.ErrNotEnrolled) && cfg.TokenFile != "":
 	case err != nil:
 		return nil, fmt.Errorf("read the node's keys: %w", err)
 	case have.Authority != nil || time.Now().Before(have.Credential.Ends()):
@@ -77,7 +77,7 @@ func Host(ctx context.Context, cfg HostConfig, dirs *identity.Folders) (members 
 type host struct {
 	HostConfig
 	token   token.Token
-	have    *folder.Contents // of a node whose certificate has expired; nil for a new node
+	have    *keydir.Contents // of a node whose certificate has expired; nil for a new node
 	cluster string           // of the data folders, or ""
 	key     crypto.Signer
 	request joinRequest
@@ -107,7 +107,7 @@ func readToken(name string) (t token.Token, err error) {
 }
 
 // newHost reads the token, and makes what else is needed to ask, the same each time.
-func newHost(cfg HostConfig, dirs *identity.Folders, have *folder.Contents) (*host, error) {
+func newHost(cfg HostConfig, dirs *identity.Folders, have *keydir.Contents) (*host, error) {
 	h := &host{HostConfig: cfg, have: have, cluster: dirs.Cluster, logged: map[string]bool{}}
 	var err error
 	if h.token, err = readToken(cfg.TokenFile); err != nil {
@@ -239,7 +239,7 @@ func (h *host) keep(got *certs.Issued) error {
 	if p := own.Peer(); p.Kind != pki.Node || p.Name != h.request.node {
 		return fmt.Errorf("the issued certificate is for %s, want node %s", p, h.request.node)
 	}
-	c := &folder.Contents{Credential: own, GossipKeys: got.GossipKeys}
+	c := &keydir.Contents{Credential: own, GossipKeys: got.GossipKeys}
 	if h.have != nil {
 		return h.Keys.Renew(c)
 	}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/identity"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
 // Initialise makes a node without data the first node of a new cluster with certificates: it writes the node's id and its
 // directory of keys. It returns the credential of the cluster's first principal, which is stored nowhere else. Hosts are further
-// names and addresses of this host that clients verify, besides its name and those of loopback. Errors: folder.ErrExists, those of
+// names and addresses of this host that clients verify, besides its name and those of loopback. Errors: keydir.ErrExists, those of
 // the data directories and of the disk.
 func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (*pki.Credential, error) {
 	return InitialiseSealed(dataDirs, keys, "", hosts, now)
@@ -42,5 +42,5 @@ func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string
 	if err := folders.Write(); err != nil { // before the certificate that names the node
 		return nil, err
 	}
-	return folder.At(keys).SealedBy(passphrase).Init(folders.Node, certs.WithLocal(hosts, ""), now)
+	return keydir.At(keys).SealedBy(passphrase).Init(folders.Node, certs.WithLocal(hosts, ""), now)
 }

@@ -33,7 +33,7 @@ const (
 
 // create serves api.MethodCreateToken.
 func (s *Service) create(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.CreateTokenRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
@@ -48,7 +48,7 @@ func (s *Service) create(c *rpc.Call) {
 
 // revoke serves api.MethodRevokeToken.
 func (s *Service) revoke(c *rpc.Call) {
-	c.Keep()
+	c.Retain()
 	var r api.NamesRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodRevokeToken, 1), &r.Options) {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/table"
 )
 
@@ -202,10 +202,10 @@ func TestFoundRights(t *testing.T) {
 		return f.Data
 	}
 	p, err := acl.DecodePolicy(read(acl.ClusterFile))
-	if err != nil || len(p.Grants) != 1 || p.Grants[0].Principal != folder.FirstPrincipal || p.Grants[0].Rights&acl.Admin == 0 {
+	if err != nil || len(p.Grants) != 1 || p.Grants[0].Principal != keydir.FirstPrincipal || p.Grants[0].Rights&acl.Admin == 0 {
 		t.Errorf("grants: %+v, %v", p, err)
 	}
-	if len(read(acl.PrincipalFile(folder.FirstPrincipal))) == 0 || !bytes.Equal(read(acl.EpochFile), EpochBytes(0)) {
+	if len(read(acl.PrincipalFile(keydir.FirstPrincipal))) == 0 || !bytes.Equal(read(acl.EpochFile), EpochBytes(0)) {
 		t.Error("the first principal or the epoch is not there")
 	}
 }

@@ -1,4 +1,4 @@
-// Package quorum tells a node why the lock service does not answer: it has no leader, and so many of its voters are alive. It starts no
+// Package quorum states why the lock service does not answer: it has no leader, and so many of its voters are alive. It starts no
 // goroutine.
 package quorum
 

@@ -31,9 +31,9 @@ const (
 	reportTimeout = 3 * time.Second
 )
 
-// Allotter divides the rates of quotas among the servers. It runs on the master, and is safe for
+// Allocator divides the rates of quotas among the servers. It runs on the master, and is safe for
 // concurrent use.
-type Allotter struct {
+type Allocator struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
@@ -73,7 +73,7 @@ type grant struct {
 // quotas, and for others whose shares change. Round numbers the server's rounds; 0 if it does not
 // count them. Record returns the record of a key, nil if there is none. A new epoch discards all
 // state. Alive is the number of servers believed alive, 0 if unknown.
-func (a *Allotter) Divide(now time.Time, epoch uint64, server string, round uint64, reports []Report, alive int, record func(key string) *Record) map[string][Kinds]float64 {
+func (a *Allocator) Divide(now time.Time, epoch uint64, server string, round uint64, reports []Report, alive int, record func(key string) *Record) map[string][Kinds]float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.quotas == nil || a.mu.epoch != epoch {
@@ -123,7 +123,7 @@ func (a *Allotter) Divide(now time.Time, epoch uint64, server string, round uint
 
 // pushLocked adds to an answer the shares of quotas that the server did not report, if other
 // servers need its part, or the quota is idle and its shares are not equal.
-func (a *Allotter) pushLocked(now time.Time, server string, alive int, record func(key string) *Record, answer map[string][Kinds]float64) {
+func (a *Allocator) pushLocked(now time.Time, server string, alive int, record func(key string) *Record, answer map[string][Kinds]float64) {
 	for key, d := range a.mu.quotas {
 		h := d.grants[server]
 		if _, reported := answer[key]; reported || h == nil {
@@ -160,7 +160,7 @@ func (a *Allotter) pushLocked(now time.Time, server string, alive int, record fu
 
 // divideLocked returns a server's new shares of a quota, and of which rates more than the whole is
 // granted. Shares are unchanged while the master collects them.
-func (a *Allotter) divideLocked(now time.Time, d *allocation, server string, rec *Record, alive int) (shares [Kinds]float64, over [Kinds]bool) {
+func (a *Allocator) divideLocked(now time.Time, d *allocation, server string, rec *Record, alive int) (shares [Kinds]float64, over [Kinds]bool) {
 	shares = d.grants[server].shares
 	if now.Sub(a.mu.since) < learnPeriod && (alive <= 0 || reporting(now, d.grants) < alive) {
 		return shares, over
@@ -271,7 +271,7 @@ func divide(now time.Time, all map[string]*grant, server string, k int, rate flo
 }
 
 // Stale returns the servers that have not reported for reportTimeout.
-func (a *Allotter) Stale(now time.Time) (servers []string) {
+func (a *Allocator) Stale(now time.Time) (servers []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, s := range a.mu.servers {
@@ -283,7 +283,7 @@ func (a *Allotter) Stale(now time.Time) (servers []string) {
 }
 
 // Forget removes a server that no longer serves, and frees its shares.
-func (a *Allotter) Forget(now time.Time, server string) {
+func (a *Allocator) Forget(now time.Time, server string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.mu.servers, server)
@@ -299,7 +299,7 @@ func (a *Allotter) Forget(now time.Time, server string) {
 }
 
 // Keep removes the quotas for which there reports false.
-func (a *Allotter) Keep(there func(key string) bool) {
+func (a *Allocator) Keep(there func(key string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key := range a.mu.quotas {

@@ -11,7 +11,7 @@
 //     charged afterwards; later requests wait until it is paid.
 //   - A share is the part of a cluster-wide rate that one server may admit, from 0 to 1.
 //   - A Reporter selects what a server reports to the master. A round is one set of such reports.
-//   - An Allotter divides the rates among the servers. It runs on the master.
+//   - An Allocator divides the rates among the servers. It runs on the master.
 //   - A Ledger adds up the bytes that tables occupy. It runs on the master.
 //
 // # Shares
@@ -39,7 +39,7 @@
 //
 // # Goroutines
 //
-// None. Meters are used concurrently without a lock. An Allotter and a Ledger each have a lock, which is
+// None. Meters are used concurrently without a lock. An Allocator and a Ledger each have a lock, which is
 // never held across I/O.
 //
 // # Invariants

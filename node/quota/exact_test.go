@@ -244,7 +244,7 @@ func TestReporterOfNewMaster(t *testing.T) {
 
 // talk is a master with the reports of servers and its answers.
 type talk struct {
-	Allotter
+	Allocator
 	record *Record
 	now    time.Time
 	alive  int

@@ -224,7 +224,7 @@ type cluster struct {
 	now      int64
 	epoch    uint64
 	alive    int // servers that the master believes alive
-	master   Allotter
+	master   Allocator
 	server   []*simServer
 	lost     int     // percent of the master's answers that are lost
 	most     float64 // largest sum of the shares
@@ -346,7 +346,7 @@ func TestLoadMoves(t *testing.T) {
 
 // A server without answers keeps its share, and the others get the remainder. A new master changes
 // nothing before it knows the shares. The share of a removed server goes to the others.
-func TestAllotterLosesServers(t *testing.T) {
+func TestAllocatorLosesServers(t *testing.T) {
 	c := newCluster(seeded(t), 3, 500, time.Second)
 	c.run(20*time.Second, clientsOn(6, 4, 2))
 	k := WriteOps.index()
@@ -390,8 +390,8 @@ func TestAllotterLosesServers(t *testing.T) {
 }
 
 // Invalid shares are ignored.
-func TestAllotterHostile(t *testing.T) {
-	var a Allotter
+func TestAllocatorHostile(t *testing.T) {
+	var a Allocator
 	r := &Record{Rates: [Kinds]Rate{{PerSecond: 1, Burst: time.Second}}}
 	nan := 0.0
 	nan /= nan

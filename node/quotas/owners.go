@@ -19,7 +19,7 @@ import (
 
 func (qs *Service) handleOwners(r method.Registrar) {
 	r.Handle(api.MethodSetOwner, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true}, func(c *rpc.Call) {
-		c.Keep() // the change may outlive the call
+		c.Retain() // the change may outlive the call
 		var r api.NamesRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2), &r.Options) {
 			return

@@ -27,7 +27,7 @@ func (qs *Service) handleQuotas(r method.Registrar) {
 }
 
 func (qs *Service) serveSetQuota(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.SetQuotaRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
@@ -37,7 +37,7 @@ func (qs *Service) serveSetQuota(c *rpc.Call) {
 }
 
 func (qs *Service) serveRemoveQuota(c *rpc.Call) {
-	c.Keep()
+	c.Retain()
 	var r api.NamesRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2), &r.Options) {
 		return

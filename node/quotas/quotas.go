@@ -35,7 +35,7 @@ type quotas struct {
 	over atomic.Pointer[map[string]*api.QuotaError]
 
 	// Used while this node is the master.
-	master quota.Allotter
+	master quota.Allocator
 	ledger quota.Ledger
 
 	// changed passes channels of callers that wait for a change to take effect: Follow closes them.

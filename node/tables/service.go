@@ -71,7 +71,7 @@ func schemaAnswer(s *table.Schema) reply.Result {
 }
 
 func (tb *Service) createTable(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.CreateTableRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
@@ -239,7 +239,7 @@ func (tb *Service) alterNow(ctx context.Context, name string, edit func(*table.S
 }
 
 func (tb *Service) setFamily(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.SetFamilyRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return

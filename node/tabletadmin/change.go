@@ -31,7 +31,7 @@ func (tv *Service) handleTabletChanges(r method.Registrar) {
 		api.MethodMergeTablets: tv.merge, api.MethodCompactTablet: tv.compact,
 	} {
 		r.Handle(method, rpc.Spawned, guard, func(c *rpc.Call) {
-			c.Keep() // what is begun may outlive the call
+			c.Retain() // what is begun may outlive the call
 			caller, r := authz.SubjectOf(c), change{}
 			decoded := r.Decode(&c.Params, c.NumParams, method, tv.Limits)
 			if decoded != nil {

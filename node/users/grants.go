@@ -39,7 +39,7 @@ func (acc *Service) handleGrants(r method.Registrar) {
 
 // serveGrant serves grant and revoke.
 func (acc *Service) serveGrant(c *rpc.Call, method string) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.GrantRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return

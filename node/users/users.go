@@ -96,7 +96,7 @@ func (acc *Service) handleUsers(r method.Registrar) {
 }
 
 func (acc *Service) serveAddUser(c *rpc.Call) {
-	c.Keep() // the change may outlive the call
+	c.Retain() // the change may outlive the call
 	var r api.AddUserRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
@@ -115,7 +115,7 @@ func (acc *Service) serveAddUser(c *rpc.Call) {
 }
 
 func (acc *Service) serveRevokeUser(c *rpc.Call) {
-	c.Keep()
+	c.Retain()
 	var r api.RevokeUserRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return

@@ -14,9 +14,9 @@ import (
 
 // handleWhoami registers the method that returns the caller's identity and rights.
 func (acc *Service) handleWhoami(r method.Registrar) {
-	r.Handle(api.MethodWhoAmI, rpc.Spawned, authz.Guard{To: authz.Known}, func(c *rpc.Call) {
+	r.Handle(api.MethodWhoami, rpc.Spawned, authz.Guard{To: authz.Known}, func(c *rpc.Call) {
 		var r api.NamesRequest
-		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0), &r.Options) {
+		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodWhoami, 0), &r.Options) {
 			return
 		}
 		me, err := acc.identityOf(c.Context(), authz.SubjectOf(c))

@@ -12,21 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
 
+// random returns a generator with the seed of the test.
 func random(t *testing.T) *rand.Rand {
-	n := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 0, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("replay: STELE_SEED=%d go test ./security/acl -run '^%s$'", n, t.Name())
-	return rand.New(rand.NewPCG(n, 0))
+	t.Helper()
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 // soak multiplies the duration of random tests.

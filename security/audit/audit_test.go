@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
@@ -29,7 +30,7 @@ var (
 )
 
 func drop(table string) Record {
-	return Record{Who: ann, From: "10.0.0.9:4711", Action: "drop_table", On: "table " + table, Outcome: Done, Request: "7f", Time: noon}
+	return Record{Requester: ann, From: "10.0.0.9:4711", Action: "drop_table", On: "table " + table, Outcome: Done, Request: "7f", Time: noon}
 }
 
 func open(t testing.TB, fs vfs.FS, change func(*Config)) *Log {
@@ -131,7 +132,7 @@ func TestHostileTexts(t *testing.T) {
 		texts = append(texts, strings.Repeat(tok+" ", 7)+strings.Repeat(".", pad)+" "+tok[:60]+"\n"+tok[60:])
 	}
 	for _, text := range texts {
-		r := Record{Who: pki.Peer{Kind: pki.Principal, Name: text}, From: text, Action: text, On: text, Outcome: Failed, Code: text, Text: text, Request: text, Time: noon}
+		r := Record{Requester: pki.Peer{Kind: pki.Principal, Name: text}, From: text, Action: text, On: text, Outcome: Failed, Code: text, Text: text, Request: text, Time: noon}
 		var b bytes.Buffer
 		r.line(text, 1).encode(&b)
 		if b.Len() > batchBytesMax/4 {
@@ -158,16 +159,10 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
+// random returns a generator with the seed of the test.
 func random(t *testing.T) *rand.Rand {
-	n := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 0, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("replay: STELE_SEED=%d go test ./security/audit -run '^%s$'", n, t.Name())
-	return rand.New(rand.NewPCG(n, 0))
+	t.Helper()
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 // TestPowerLoss: L1 and L2, with a power loss at each disk operation while the log is opened,
@@ -478,7 +473,7 @@ func TestRealFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Action(Record{Who: ann, Action: "acl_grant", Outcome: Done}); err != nil {
+		if err := l.Action(Record{Requester: ann, Action: "acl_grant", Outcome: Done}); err != nil {
 			t.Fatal(err)
 		}
 		closed(t, l)

@@ -26,13 +26,13 @@ func TestOneRequester(t *testing.T) {
 		eve := pki.Peer{Kind: pki.Principal, Name: "eve"}
 		for i := range 5000 {
 			r := refuse("h"+strconv.Itoa(i), "table "+strconv.Itoa(i))
-			r.Who = eve
+			r.Requester = eve
 			l.Refusal(r)
 		}
 		for i := range 5000 {
 			l.Refusal(refuse("stranger", "table "+strconv.Itoa(i)))
 		}
-		l.Refusal(Record{Who: ann, From: "h1:1", Action: "get", On: "table a", Code: "permission_denied"})
+		l.Refusal(Record{Requester: ann, From: "h1:1", Action: "get", On: "table a", Code: "permission_denied"})
 		closed(t, l)
 		count, records := map[string]int64{}, map[string]int{}
 		for _, r := range read(t, fs, "refusals.log") {

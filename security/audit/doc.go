@@ -10,7 +10,7 @@
 // Actions of cluster administrators and of nodes go to audit.log, those of administrators of
 // single tables to table-admins.log. Both are durable when Action returns. Refusals go to
 // refusals.log within two seconds. Identical refusals are aggregated to one record per minute with
-// a count. Anyone who can reach a port can cause refusals. They are therefore buffered in bounded
+// a count. Any host that reaches a port can cause refusals. They are therefore buffered in bounded
 // memory and take bounded disk space, and they never displace records of requesters with more
 // rights.
 //

@@ -204,7 +204,7 @@ func (l *Log) Refusal(r Record) {
 	if err != nil {
 		host = r.From
 	}
-	by := requester{kind: r.Who.Kind.String(), name: clean(r.Who.Name)}
+	by := requester{kind: r.Requester.Kind.String(), name: clean(r.Requester.Name)}
 	if by.name == "" {
 		by.host = clean(host)
 	}
@@ -213,7 +213,7 @@ func (l *Log) Refusal(r Record) {
 	defer l.mu.Unlock()
 	to := l.mu.byKey[key]
 	if to == nil && l.mu.perRequester[by] >= refusalsOfOne-1 { // one more record for all further kinds
-		key, r = refusalKey{requester: by}, Record{Who: r.Who, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals of one requester to record individually"}
+		key, r = refusalKey{requester: by}, Record{Requester: r.Requester, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals of one requester to record individually"}
 		to = l.mu.byKey[key]
 	}
 	if to == nil && len(l.mu.byKey) < refusalsMax {

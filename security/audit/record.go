@@ -36,9 +36,9 @@ func (o Outcome) String() string {
 
 // Record is one entry of the log.
 type Record struct {
-	// Who is the requester, From its address.
-	Who  pki.Peer
-	From string
+	// Requester is the user or node that made the request, From its address.
+	Requester pki.Peer
+	From      string
 	// Action is the method, On its subject: "table webtable", "node n2".
 	Action, On string
 	Outcome    Outcome
@@ -73,7 +73,7 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 
 // clean applies clean to the record's texts.
 func (r *Record) clean() {
-	for _, s := range []*string{&r.Who.Name, &r.From, &r.Action, &r.On, &r.Code, &r.Text, &r.Request} {
+	for _, s := range []*string{&r.Requester.Name, &r.From, &r.Action, &r.On, &r.Code, &r.Text, &r.Request} {
 		*s = clean(*s)
 	}
 }
@@ -82,7 +82,7 @@ func (r *Record) clean() {
 func (r Record) line(node string, repeated int64) *line {
 	r.clean()
 	l := &line{
-		Time: r.Time.UTC().Format(timeForm), Node: clean(node), Kind: r.Who.Kind.String(), Name: r.Who.Name,
+		Time: r.Time.UTC().Format(timeForm), Node: clean(node), Kind: r.Requester.Kind.String(), Name: r.Requester.Name,
 		From: r.From, Action: r.Action, On: r.On, Outcome: r.Outcome.String(), Code: r.Code, Text: r.Text, Request: r.Request,
 	}
 	if repeated > 1 {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // counting counts the writes of a connection, and can fail them.
@@ -105,7 +107,7 @@ func overCounting(t testing.TB) (client, server net.Conn, below *counting) {
 func TestRecordsGoTogether(t *testing.T) {
 	client, server, below := overCounting(t)
 	const large = 1<<20 + 4711
-	seed := rand.Uint64()
+	seed := testseed.New(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := make([]byte, large)
 	for i := range p {

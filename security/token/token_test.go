@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -99,21 +99,15 @@ func TestCopyAndPaste(t *testing.T) {
 	}
 }
 
-func seed(t *testing.T) *rand.Rand {
-	n := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 0, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("replay: STELE_SEED=%d go test ./security/token -run '^%s$'", n, t.Name())
-	return rand.New(rand.NewPCG(n, 0))
+// random returns a generator with the seed of the test.
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 // TestTypingErrors: T5. A wrong, missing, doubled or swapped character is detected.
 func TestTypingErrors(t *testing.T) {
-	rng := seed(t)
+	rng := random(t)
 	for range 20 {
 		tok := New(Kind(1+rng.IntN(2)), pki.Fingerprint{byte(rng.Uint32())}, epoch, time.Hour)
 		text := tok.Reveal()

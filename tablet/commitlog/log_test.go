@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,8 +95,7 @@ func (c *counter) Stamp() int64 { c.n++; return c.n }
 // that order.
 func TestManyWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
+		seed := testseed.New(t)
 		d := &disk{delay: time.Millisecond}
 		l := New(d, 100, Config{BatchBytesMax: 2000})
 		stamp := &counter{}

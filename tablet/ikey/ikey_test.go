@@ -6,7 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // entry is the decoded form of a key, to be compared field by field.
@@ -100,8 +101,7 @@ func randomEntry(r *rand.Rand) entry {
 }
 
 func TestOrderIsTheMeaning(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.New(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 50_000 {
 		a, b := randomEntry(r), randomEntry(r)

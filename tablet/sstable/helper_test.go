@@ -4,25 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one")
-
-// newRand returns a generator and logs its seed.
+// newRand returns a generator with the seed of the test.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with: go test ./tablet/sstable -run '^%s$' -seed %d", t.Name(), seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 type kv struct{ key, value []byte }

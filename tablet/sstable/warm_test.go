@@ -90,7 +90,7 @@ func TestBlocksStayCached(t *testing.T) {
 func TestBlocksStayCachedInFullCache(t *testing.T) {
 	const blockBytes, tables, blocks = 2 << 10, 16, 400
 	r := newRand(t)
-	cache := NewCache(tables * blocks / 4 * blockBytes * rowShare / (rowShare - 1)) // room for a quarter of all blocks
+	cache := NewCache(tables * blocks / 4 * blockBytes * rowShare / (rowShare - 1)) // capacity for a quarter of all blocks
 	opts := Options{BlockBytes: blockBytes, Compression: table.CompressionNone}
 	var tabs []*Table
 	var all [][]kv

@@ -18,6 +18,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/steledb/stele/internal/netlab"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
@@ -53,7 +54,7 @@ type clientProcess struct {
 
 // TestFaults runs five nodes through random faults (F1 to F7).
 func TestFaults(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	faults, longest := faultsLong, lengthMax
 	runs := soakRuns()
 	switch {

@@ -125,10 +125,10 @@ func TestForeignNode(t *testing.T) {
 		n.start()
 	}
 	other.shouldRun = false // it may exit
-	// Each side logs once whom it rejects, and why.
+	// Each side logs one rejection, with the peer and the reason.
 	for _, refusal := range []struct {
 		by      *node
-		whom    string
+		peer    string
 		what    string
 		because string
 	}{
@@ -138,12 +138,12 @@ func TestForeignNode(t *testing.T) {
 		if err := await(30*time.Second, func() error {
 			lines := 0
 			for line := range strings.Lines(refusal.by.log()) {
-				if strings.Contains(line, refusal.what) && strings.Contains(line, refusal.whom) && strings.Contains(line, refusal.because) {
+				if strings.Contains(line, refusal.what) && strings.Contains(line, refusal.peer) && strings.Contains(line, refusal.because) {
 					lines++
 				}
 			}
 			if lines != 1 {
-				return fmt.Errorf("%v logs %d times that it rejects %s because of %q, want once", refusal.by, lines, refusal.whom, refusal.because)
+				return fmt.Errorf("%v logs %d times that it rejects %s because of %q, want once", refusal.by, lines, refusal.peer, refusal.because)
 			}
 			return nil
 		}); err != nil {

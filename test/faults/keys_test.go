@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/identity"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -38,7 +38,7 @@ func (c *cluster) secure(members ...*node) *keys {
 }
 
 func (c *cluster) makeKeys(members []*node) (*keys, error) {
-	var first *folder.Contents
+	var first *keydir.Contents
 	file := func(what string) string { return filepath.Join(c.dir, members[0].String()+"-"+what+".pem") }
 	k := &keys{file: file("admin"), nodeFile: file("tester")}
 	for _, n := range members {
@@ -49,7 +49,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 			if err != nil {
 				return nil, err
 			}
-			if first, err = folder.At(own).Load(); err != nil {
+			if first, err = keydir.At(own).Load(); err != nil {
 				return nil, err
 			}
 			k.admin = admin
@@ -66,7 +66,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := folder.At(own).Enrol(&folder.Contents{Credential: credential, GossipKeys: first.GossipKeys}); err != nil {
+		if err := keydir.At(own).Enrol(&keydir.Contents{Credential: credential, GossipKeys: first.GossipKeys}); err != nil {
 			return nil, err
 		}
 	}
@@ -79,7 +79,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 }
 
 // issue signs a node's certificate, as the node with the authority does for a token.
-func issue(by *folder.Contents, id string) (*pki.Credential, error) {
+func issue(by *keydir.Contents, id string) (*pki.Credential, error) {
 	key, err := pki.NewKey()
 	if err != nil {
 		return nil, err

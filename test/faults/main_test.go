@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,20 +82,6 @@ func TestProgramSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// testSeed returns the seed of a random test, and logs how to replay it.
-func testSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	t.Logf("seed %d: replay the same faults, with different timing: STELE_SEED=%d go test ./test/faults -count=1 -run '^%s$'", seed, seed, t.Name())
-	return seed
 }
 
 // soakRuns returns the number of runs of a random test: one, or STELE_SOAK.

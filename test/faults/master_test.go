@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -24,7 +24,7 @@ import (
 func (n *node) command(to *node, method string, master *node, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(n.c.t.Context(), callTimeout)
 	defer cancel()
-	own, err := folder.At(master.keyFolder()).Load()
+	own, err := keydir.At(master.keyFolder()).Load()
 	if err != nil {
 		return err
 	}

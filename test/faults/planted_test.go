@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // bugEnv selects the bugs of programs that are built with the tag plantedbugs.
@@ -46,7 +47,7 @@ var plants = []plant{
 	{bugs: planted.CheckWithoutLatch, rounds: 1, do: (*wholeRun).wait, finds: `two increments came to|made twice|not linearizable`},
 	{bugs: planted.LoadWithoutRuns, rounds: 2, do: (*wholeRun).crashOne, finds: lostRows},
 	{bugs: planted.UnloadWhileWritten, rounds: 3, do: (*wholeRun).moveAll, finds: lostRows + `|it is \d+ after it was`},
-	{bugs: planted.ClockAlone, rounds: 3, do: (*wholeRun).moveBetweenClocks, finds: `timestamp \d+ is given after|not linearizable`},
+	{bugs: planted.ClockOnly, rounds: 3, do: (*wholeRun).moveBetweenClocks, finds: `timestamp \d+ is given after|not linearizable`},
 	{bugs: planted.ScanRepeats, rounds: 6, do: crashServer(rowsTable), finds: `comes after`, client: true},
 	{bugs: planted.CacheForEver, rounds: 2, do: (*wholeRun).moveAll, finds: `could not be written`, client: true,
 		change: func(u *userConfig) { u.Farewell = 5 * time.Second }},
@@ -66,7 +67,7 @@ var plants = []plant{
 // TestPlantedBugs plants one bug at a time into the program, and expects the users and the checks
 // of TestCluster to find it.
 func TestPlantedBugs(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	soak := soakRuns() > 1
 	if testing.Short() {
 		t.Logf("skipped: only in longer runs")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -63,7 +64,7 @@ type schemaRun struct {
 // TestSchemas drops, creates and alters tables while they are written, read, moved, split and
 // merged, and nodes are killed, paused and disconnected (D1 to D4).
 func TestSchemas(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	until := soakShare(4)
 	faults, longest := schemaFaults, schemaLengthMax
 	runs := soakRuns()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
 )
@@ -53,7 +54,7 @@ type storeRun struct {
 
 // TestBlockStore runs five nodes through random faults of machines and disks (S1 to S6).
 func TestBlockStore(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	until := soakShare(4)
 	faults, longest := storeFaultsLong, storeLengthMax
 	runs := soakRuns()

@@ -274,7 +274,7 @@ func (u *user) deleteRow(ctx context.Context, row string) {
 	u.end(op, u.result("delete", u.db.Table(rowsTable).Apply(ctx, client.NewRowMutation(row).DeleteRow())))
 }
 
-// increment adds one to a counter. kind determines who checks the result.
+// increment adds one to a counter. kind selects the check of the result.
 func (u *user) increment(ctx context.Context, tableName, row, kind string) {
 	op := u.begin(rowCall{Kind: kind, Row: row})
 	n, err := u.db.Table(tableName).Increment(ctx, row, "b:n", 1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/netlab"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
 )
@@ -74,7 +75,7 @@ type userProcess struct {
 // TestCluster runs five nodes through random faults of machines, networks, disks and clocks, while
 // tablets are split, merged and moved (W1 to W7).
 func TestCluster(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	until := soakShare(1)
 	faults, longest := wholeFaultsLong, wholeLengthMax
 	runs := soakRuns()

@@ -10,5 +10,5 @@
 //   - An operation is one write or one read. One that ends with an error, not within half a minute, or with another value
 //     than was written, has failed.
 //   - A phase is the time between two questions of run.sh, which come as lines on standard input; each is answered by one line.
-//     "phase" tells what has happened in it, "verify" reads everything again.
+//     "phase" requests the counts of the phase, "verify" reads everything again.
 package main

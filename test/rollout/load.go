@@ -20,7 +20,7 @@ const (
 	operationTimeout = 30 * time.Second
 	// valueBytes is the size of a value: of a few hundred thousand, all fit in the memory of small nodes' machines.
 	valueBytes = 200
-	// failuresShown bounds what is told of operations that failed, for each worker.
+	// failuresShown is the maximum number of failed operations that each worker reports.
 	failuresShown = 5
 )
 
@@ -142,7 +142,7 @@ func (w *worker) read(ctx context.Context) error {
 	return check(r, got)
 }
 
-// check tells whether a row is what was written.
+// check returns an error if a row is not what was written.
 func check(key string, got *table.Row) error {
 	switch {
 	case got == nil:
@@ -166,7 +166,7 @@ func (w *worker) note(took time.Duration, err error) {
 	}
 }
 
-// phase tells of the time since it was last asked, and begins another.
+// phase returns the counts of the present phase, and begins the next one.
 func (l *load) phase() string {
 	var done, failed int64
 	var slowest time.Duration

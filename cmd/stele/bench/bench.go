@@ -97,11 +97,11 @@ func benchCommand(a *cli.App) *cobra.Command {
 			if !f.local && (f.dir != "" || f.memory != "") {
 				return cli.Usagef(`add --local, or configure the running node: "stele serve --help"`, "--dir and --memory need --local")
 			}
-			return benchAll(a, cmd, f, cfg)
+			return runAll(a, cmd, f, cfg)
 		},
 	}
 	f.register(cmd.Flags(), cfg)
-	cmd.AddCommand(benchPlotCommand(a), benchTableCommand(a))
+	cmd.AddCommand(plotCommand(a), tableCommand(a))
 	return cmd
 }
 
@@ -145,9 +145,9 @@ func (f *benchFlags) runs(cfg *bench.Config) (runs []bench.Config) {
 	return runs
 }
 
-// benchAll measures all runs, prints the results and writes the report. If a run fails, it does so
+// runAll measures all runs, prints the results and writes the report. If a run fails, it does so
 // with the results of the earlier ones.
-func benchAll(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
+func runAll(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
 	r := f.newReport(cfg)
 	runs := f.runs(cfg)
 	for i := range runs {
@@ -158,7 +158,7 @@ func benchAll(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config) 
 				at.profile = filepath.Join(f.profile, fmt.Sprintf("run-%d", i+1))
 			}
 		}
-		if err = benchWith(a, cmd, &at, run, r); err != nil {
+		if err = runWith(a, cmd, &at, run, r); err != nil {
 			break
 		}
 	}
@@ -171,8 +171,8 @@ func benchAll(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config) 
 	return errors.Join(err, badRows(r))
 }
 
-// benchWith runs the workloads against --addr, or with --local against a node that it starts.
-func benchWith(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
+// runWith runs the workloads against --addr, or with --local against a node that it starts.
+func runWith(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
 	if !f.local {
 		return runBench(cmd.Context(), a, f, cfg, r)
 	}
@@ -196,7 +196,7 @@ func benchWith(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config,
 	return err
 }
 
-// bench runs the workloads, and adds the results to r.
+// runBench runs the workloads, and adds the results to r.
 func runBench(ctx context.Context, a *cli.App, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
 	if d := a.Timeout; d > 0 {
 		var cancel context.CancelFunc
@@ -235,7 +235,7 @@ func runBench(ctx context.Context, a *cli.App, f *benchFlags, cfg *bench.Config,
 	meters := meterNodes(a, nodes)
 	cfg.NodeUsage = meters.usage
 	r.Cluster = measuredCluster(nodes, f.local)
-	t := &benchProgress{a: a}
+	t := &progress{a: a}
 	cfg.Phase = t.phase
 	if f.profile != "" {
 		p, err := newProfiler(f.profile, f.http)
@@ -289,8 +289,8 @@ func badRows(r *report.Report) error {
 	return fmt.Errorf("verify values: %s missing or wrong", cli.Plural(bad, "row"))
 }
 
-// benchProgress reports the progress of a measurement on standard error.
-type benchProgress struct {
+// progress reports the progress of a measurement on standard error.
+type progress struct {
 	a     *cli.App
 	bench *bench.Bench
 
@@ -302,7 +302,7 @@ type benchProgress struct {
 	}
 }
 
-func (t *benchProgress) phase(text string) {
+func (t *progress) phase(text string) {
 	t.mu.Lock()
 	t.mu.text, t.mu.began = text, time.Now()
 	t.mu.Unlock()
@@ -311,14 +311,14 @@ func (t *benchProgress) phase(text string) {
 	}
 }
 
-func (t *benchProgress) result(r bench.Result) {
+func (t *progress) result(r bench.Result) {
 	if !t.a.ErrTTY {
 		t.a.Notef("%s: %s per second", r.Workload, cli.FormatCount(int64(r.PerSecond)))
 	}
 }
 
 // line returns the progress of the current phase, for a terminal.
-func (t *benchProgress) line() string {
+func (t *progress) line() string {
 	t.mu.Lock()
 	text, took := t.mu.text, time.Since(t.mu.began)
 	t.mu.Unlock()

@@ -10,20 +10,20 @@ import (
 	"github.com/steledb/stele/internal/bench/report"
 )
 
-const benchPlotLong = `Plot reports of "stele bench --report" side by side, as one SVG image: the throughput of
+const plotLong = `Plot reports of "stele bench --report" side by side, as one SVG image: the throughput of
 each workload, the latency of its calls, and the CPU time per row or operation. Each
 report is compared with the first.`
 
-const benchPlotExample = `  stele bench plot today.json --out bench.svg
+const plotExample = `  stele bench plot today.json --out bench.svg
   stele bench plot yesterday.json today.json > bench.svg`
 
-func benchPlotCommand(a *cli.App) *cobra.Command {
+func plotCommand(a *cli.App) *cobra.Command {
 	out := ""
 	cmd := &cobra.Command{
 		Use:     "plot REPORT [REPORT...] [--out FILE]",
 		Short:   "Plot reports side by side, as SVG",
-		Long:    benchPlotLong,
-		Example: benchPlotExample,
+		Long:    plotLong,
+		Example: plotExample,
 		Args:    cobra.RangeArgs(1, report.RunsMax),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			reports, err := openReports(args)

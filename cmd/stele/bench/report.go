@@ -53,7 +53,7 @@ func writeReport(r *report.Report, path string) error {
 	return errors.Join(r.Write(file), file.Close())
 }
 
-func benchTableCommand(a *cli.App) *cobra.Command {
+func tableCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "table REPORT...",
 		Short: "Print reports as a Markdown table",

@@ -34,8 +34,8 @@ A blob is immutable. Its id has 32 hexadecimal digits.`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(blobPutCommand(a), blobGetCommand(a), blobListCommand(a), blobStatCommand(a), blobVerifyCommand(a), blobRemoveCommand(a),
-		blobFsckCommand(a), blobStatusCommand(a), blobReviveCommand(a), blobResumeSweepCommand(a))
+	cmd.AddCommand(putCommand(a), getCommand(a), listCommand(a), statCommand(a), verifyCommand(a), removeCommand(a),
+		fsckCommand(a), statusCommand(a), reviveCommand(a), resumeSweepCommand(a))
 	return cmd
 }
 
@@ -59,24 +59,24 @@ func blobOf(b *client.BlobInfo) blobJSON {
 	return j
 }
 
-const blobPutLong = `Store a file, or standard input for "-", as a blob, and print the id of the blob. When
+const putLong = `Store a file, or standard input for "-", as a blob, and print the id of the blob. When
 the id is printed, the blob is on the disks of all its nodes. The maximum is 1600
 extents: 100 GiB with extents of 64 MiB, less with a smaller extent_size.
 
 The name is a label and need not be unique. The default is the name of the file. If the
 command is interrupted, nothing is stored.`
 
-const blobPutExample = `  stele blob put backup.tar
+const putExample = `  stele blob put backup.tar
   tar -c /etc | stele blob put - --name etc.tar
   id=$(stele blob put backup.tar)`
 
-func blobPutCommand(a *cli.App) *cobra.Command {
+func putCommand(a *cli.App) *cobra.Command {
 	name := ""
 	cmd := &cobra.Command{
 		Use:     "put FILE",
 		Short:   "Store a file as a blob and print its id",
-		Long:    blobPutLong,
-		Example: blobPutExample,
+		Long:    putLong,
+		Example: putExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, size, err := openInput(a, args[0])
@@ -174,22 +174,22 @@ func formatRate(n int64, took time.Duration) string {
 	return ", " + cli.FormatSize(int64(float64(n)/took.Seconds())) + "/s"
 }
 
-const blobGetLong = `Write a blob to a file, or to standard output for "-". Every byte is verified when it is
+const getLong = `Write a blob to a file, or to standard output for "-". Every byte is verified when it is
 read. If a replica is corrupt or unreachable, another one is read.
 
 The file appears only when it is complete. Until then the bytes go to a hidden file next
 to it, which is removed on error. An existing file is kept, unless --force is given.`
 
-const blobGetExample = `  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
+const getExample = `  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 - | tar -t`
 
-func blobGetCommand(a *cli.App) *cobra.Command {
+func getCommand(a *cli.App) *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
 		Use:               "get ID FILE",
 		Short:             "Write a blob to a file",
-		Long:              blobGetLong,
-		Example:           blobGetExample,
+		Long:              getLong,
+		Example:           getExample,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -283,20 +283,20 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-const blobRemoveLong = `Delete a blob that was stored by "stele blob put". Files of tables cannot be deleted by
+const removeLong = `Delete a blob that was stored by "stele blob put". Files of tables cannot be deleted by
 this command. Nodes that are down delete their replicas when they are back.`
 
-const blobRemoveExample = `  stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
+const removeExample = `  stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --yes`
 
-func blobRemoveCommand(a *cli.App) *cobra.Command {
+func removeCommand(a *cli.App) *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:               "rm ID",
 		Aliases:           []string{"remove", "delete"},
 		Short:             "Delete a blob",
-		Long:              blobRemoveLong,
-		Example:           blobRemoveExample,
+		Long:              removeLong,
+		Example:           removeExample,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {

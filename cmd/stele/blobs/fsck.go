@@ -18,7 +18,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-func blobFsckCommand(a *cli.App) *cobra.Command {
+func fsckCommand(a *cli.App) *cobra.Command {
 	var deep, verbose bool
 	cmd := &cobra.Command{
 		Use:   "fsck",

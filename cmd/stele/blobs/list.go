@@ -19,7 +19,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-func blobListCommand(a *cli.App) *cobra.Command {
+func listCommand(a *cli.App) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -113,7 +113,7 @@ func formatTime(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-func blobStatCommand(a *cli.App) *cobra.Command {
+func statCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "stat ID",
 		Aliases: []string{"show"},
@@ -167,7 +167,7 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 		t.add(x)
 		sortReplicas(x)
 		parts = append(parts, *x)
-		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), replicasText(x))
+		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.ReplicationFactor), replicasText(x))
 	})
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func printCorruptReplicas(a *cli.App, what string, replicas []client.ReplicaInfo
 	}
 }
 
-func blobVerifyCommand(a *cli.App) *cobra.Command {
+func verifyCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify ID",
 		Short: "Verify all bytes of all replicas of a blob",

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-func blobReviveCommand(a *cli.App) *cobra.Command {
+func reviveCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revive ID",
 		Short: "Restore a blob from quarantine",
@@ -39,24 +39,24 @@ if you want to keep it.`,
 	}
 }
 
-const blobResumeSweepLong = `Resume garbage collection. It stops, and removes nothing more, when an extent in
+const resumeSweepLong = `Resume garbage collection. It stops, and removes nothing more, when an extent in
 quarantine is requested: the cluster may have taken live data for garbage.
 
 First see by "stele blob status" which extent was requested. Restore it and related
 blobs by "stele blob revive", and check with "stele blob fsck" that nothing is lost. An
 alarm is a bug: please report it.`
 
-const blobResumeSweepExample = `  stele blob status
+const resumeSweepExample = `  stele blob status
   stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob fsck && stele blob resume-sweep`
 
-func blobResumeSweepCommand(a *cli.App) *cobra.Command {
+func resumeSweepCommand(a *cli.App) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:     "resume-sweep",
 		Short:   "Resume garbage collection after an alarm",
-		Long:    blobResumeSweepLong,
-		Example: blobResumeSweepExample,
+		Long:    resumeSweepLong,
+		Example: resumeSweepExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.Confirm(yes, "Resume garbage collection, and remove what is in quarantine?"); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-const blobStatusLong = `Show the state of the block store, as each node reports its part.
+const statusLong = `Show the state of the block store, as each node reports its part.
 
 UNDER is the number of under-replicated extents that the node has to repair. When a node
 stays unreachable, its replicas are copied to others. CORRUPT is the number of corrupt
@@ -28,16 +28,16 @@ moves extents to emptier nodes, and "draining" or "drained" after "stele node dr
 
 These are the nodes' own figures. Use "stele blob fsck" to check everything again.`
 
-const blobStatusExample = `  stele blob status
+const statusExample = `  stele blob status
   watch stele blob status
   stele blob status --json | jq '[.nodes[].under_replicated] | add'`
 
-func blobStatusCommand(a *cli.App) *cobra.Command {
+func statusCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "status",
 		Short:   "Show the block store by node: repair, scrub, garbage, drain",
-		Long:    blobStatusLong,
-		Example: blobStatusExample,
+		Long:    statusLong,
+		Example: statusExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
@@ -86,7 +86,7 @@ func printStoreStatus(a *cli.App, s *client.StoreStatus) error {
 			toCopy += " at " + cli.FormatSize(n.CopyRate) + "/s"
 		}
 		g.Add(n.Name, nodeStoreState(n), cli.Count(n.Extents), cli.Size(n.Bytes), under, cli.Number(toCopy), cli.Count(n.Corrupt),
-			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.Wanted, n.LogReplicas)), cli.Size(n.QuarantinedBytes), cli.FormatLoad(n.ScrubPosition))
+			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.ReplicationFactor, n.LogReplicas)), cli.Size(n.QuarantinedBytes), cli.FormatLoad(n.ScrubPosition))
 	}
 	return a.Print(g)
 }

@@ -37,7 +37,7 @@ func TestSweepSentence(t *testing.T) {
 // While nodes count their extents after a change of membership, the number of under-replicated
 // extents is unknown, not 0.
 func TestStoreStatusWhileExtentsAreCounted(t *testing.T) {
-	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
+	store := &client.StoreStatus{ReplicationFactor: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
 	a, out, errs := clitest.New()
 	if err := printStoreStatus(a, store); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func (t *tally) add(x *client.ExtentInfo) {
 // classify counts the problems of an extent, and returns its state.
 func (t *tally) classify(x *client.ExtentInfo) (state string) {
 	good, corrupt, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaCorrupt), x.Count(api.ReplicaUnreachable)
-	t.wanted = max(t.wanted, x.Wanted)
+	t.wanted = max(t.wanted, x.ReplicationFactor)
 	t.Corrupt += int64(corrupt)
 	state = extentGood
 	switch {
@@ -67,7 +67,7 @@ func (t *tally) classify(x *client.ExtentInfo) (state string) {
 	case good == 0:
 		t.Lost++
 		return extentLost
-	case int64(good) < x.Wanted:
+	case int64(good) < x.ReplicationFactor:
 		t.Under++
 		state = extentUnder
 	}

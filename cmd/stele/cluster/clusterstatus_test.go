@@ -83,7 +83,7 @@ func TestUsedUpQuotas(t *testing.T) {
 // extents is unknown, not 0.
 func TestStatusWhileExtentsAreCounted(t *testing.T) {
 	x := &clusterStatus{Nodes: []clusterNode{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
-	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
+	store := &client.StoreStatus{ReplicationFactor: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
 	x.addStore(store)
 	want := "unknown: number of under-replicated extents: n2 still counting, after a node has joined or left"
 	if got := x.problemLines(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {

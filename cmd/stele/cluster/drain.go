@@ -66,7 +66,7 @@ func nodeDrainCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// drain requests the drain of a node. It returns an error if no other node can take over: such a
+// drainNode requests the drain of a node. It returns an error if no other node can take over: such a
 // drain would never finish.
 func drainNode(ctx context.Context, c *client.Client, name string) (*client.NodeInfo, error) {
 	nodes, err := c.Nodes().List(ctx)

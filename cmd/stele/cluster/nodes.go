@@ -64,7 +64,7 @@ node has been in its state.`,
 	}
 }
 
-// nodes returns the nodes of the cluster, by a call of its own.
+// fetchNodes returns the nodes of the cluster, by a call of its own.
 func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
 	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes().List(ctx)

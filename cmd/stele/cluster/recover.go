@@ -151,8 +151,8 @@ func printRecovery(a *cli.App, r *recovery, makes string) error {
 	return err
 }
 
-// recover makes the node the only voter, then raises the epoch of the group. The order matters: a node
-// with the higher epoch and the old log would make others discard their logs. If recover is
+// recoverGroup makes the node the only voter, then raises the epoch of the group. The order matters: a node
+// with the higher epoch and the old log would make others discard their logs. If it is
 // interrupted in between, the next call completes it.
 func recoverGroup(ctx context.Context, a *cli.App, r *recovery) error {
 	if !r.again {

@@ -35,11 +35,11 @@ flag --data-dir, repeated for each folder. "stele config example" describes all 
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(configShowCommand(a), configCheckCommand(a), configExampleCommand(a), configMemoryMaxCommand(a))
+	cmd.AddCommand(showCommand(a), checkCommand(a), exampleCommand(a), memoryMaxCommand(a))
 	return cmd
 }
 
-func configMemoryMaxCommand(a *cli.App) *cobra.Command {
+func memoryMaxCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory-max",
 		Short: "Print the memory limit for systemd to enforce",
@@ -69,7 +69,7 @@ sets MemoryMax from this output at each start.`,
 	return cmd
 }
 
-func configShowCommand(a *cli.App) *cobra.Command {
+func showCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the effective settings and their sources",
@@ -121,7 +121,7 @@ func showConfig(a *cli.App, c *Config) error {
 	return a.Print(g)
 }
 
-func configCheckCommand(a *cli.App) *cobra.Command {
+func checkCommand(a *cli.App) *cobra.Command {
 	valuesOnly := false
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-func configExampleCommand(a *cli.App) *cobra.Command {
+func exampleCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a commented configuration file with all settings",

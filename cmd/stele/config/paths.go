@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/enrol"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 )
 
 // CheckPaths adds problems with the files and folders that a node needs to start. It reports only
@@ -47,7 +47,7 @@ func (c *Config) CheckPaths() {
 func (c *Config) checkKeys() {
 	passphrase, known := c.checkPassphrase()
 	tokenFile := c.Text("token_file")
-	switch keys := folder.At(c.SecurityDir()).SealedBy(passphrase); {
+	switch keys := keydir.At(c.SecurityDir()).SealedBy(passphrase); {
 	case !isAbsent(keys.NodeFile()): // it needs no token
 		if err := keys.Check(); known && err != nil && !errors.Is(err, fs.ErrPermission) {
 			c.addConflict("security_dir", cli.Usagef("", "read the node's keys, security_dir (%s): %w", c.origin["security_dir"], err))

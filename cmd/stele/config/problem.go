@@ -71,19 +71,19 @@ func (c *Config) Err() error {
 	return c.problems
 }
 
-// configProblemJSON is the --json form of a configuration problem.
-type configProblemJSON struct {
+// problemJSON is the --json form of a configuration problem.
+type problemJSON struct {
 	Key   string `json:"key,omitempty"`
 	From  string `json:"from"`
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
 }
 
-func (ps problems) forJSON() []configProblemJSON {
-	list := []configProblemJSON{}
+func (ps problems) forJSON() []problemJSON {
+	list := []problemJSON{}
 	for _, p := range ps {
 		f := cli.FaultOf(p.err)
-		list = append(list, configProblemJSON{p.key, p.from, f.Err.Error(), f.Hint})
+		list = append(list, problemJSON{p.key, p.from, f.Err.Error(), f.Hint})
 	}
 	return list
 }

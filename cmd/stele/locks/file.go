@@ -13,22 +13,22 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-const lockGetLong = `Print the content of a file, unchanged. On a terminal, unprintable characters are
+const getLong = `Print the content of a file, unchanged. On a terminal, unprintable characters are
 escaped, unless --raw is given.
 
 The read is linearizable. With --stale any voter answers without the leader, and the
 content may be old.`
 
-const lockGetExample = `  stele lock get /locks/config
+const getExample = `  stele lock get /locks/config
   stele lock get /locks/config --json`
 
-func lockGetCommand(a *cli.App) *cobra.Command {
+func getCommand(a *cli.App) *cobra.Command {
 	raw, stale := false, false
 	cmd := &cobra.Command{
 		Use:     "get PATH",
 		Short:   "Print the content of a file",
-		Long:    lockGetLong,
-		Example: lockGetExample,
+		Long:    getLong,
+		Example: getExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
@@ -92,7 +92,7 @@ func (g *generationFlag) of(cmd *cobra.Command) (uint64, error) {
 	return api.AnyGeneration, nil
 }
 
-const lockSetLong = `Create a file, or replace its content. VALUE may be - for standard input, or @FILE.
+const setLong = `Create a file, or replace its content. VALUE may be - for standard input, or @FILE.
 
 With --create the file must not exist. With --generation it must have that generation:
 see "stele lock stat". With --guard a lock must still be held, named by its sequencer,
@@ -101,19 +101,19 @@ is changed and the exit code is 11.
 
 When the command returns, no client reads the old content any more.`
 
-const lockSetExample = `  stele lock set /locks/config 'replicas: 3'
+const setExample = `  stele lock set /locks/config 'replicas: 3'
   stele lock set /locks/config - < config.yaml
   stele lock set /locks/leader "$HOSTNAME" --create
   stele lock set /locks/done yes --guard "$STELE_LOCK_SEQUENCER"`
 
-func lockSetCommand(a *cli.App) *cobra.Command {
+func setCommand(a *cli.App) *cobra.Command {
 	var g generationFlag
 	var guard string
 	cmd := &cobra.Command{
 		Use:     "set PATH VALUE",
 		Short:   "Write a file",
-		Long:    lockSetLong,
-		Example: lockSetExample,
+		Long:    setLong,
+		Example: setExample,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			gen, o, err := g.conditions(cmd, guard)
@@ -162,21 +162,21 @@ func guarded(text string) (o api.SetOptions, err error) {
 	return o, err
 }
 
-const lockRemoveLong = `Remove a file or an empty directory. With --generation it must have that generation. A
+const removeLong = `Remove a file or an empty directory. With --generation it must have that generation. A
 file whose lock is held cannot be removed.`
 
-const lockRemoveExample = `  stele lock rm /locks/config
+const removeExample = `  stele lock rm /locks/config
   stele lock rm /locks/config --generation 1234`
 
-func lockRemoveCommand(a *cli.App) *cobra.Command {
+func removeCommand(a *cli.App) *cobra.Command {
 	var g generationFlag
 	var guard string
 	cmd := &cobra.Command{
 		Use:     "rm PATH",
 		Aliases: []string{"delete"},
 		Short:   "Remove a file or an empty directory",
-		Long:    lockRemoveLong,
-		Example: lockRemoveExample,
+		Long:    removeLong,
+		Example: removeExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			gen, o, err := g.conditions(cmd, guard)
@@ -198,7 +198,7 @@ func lockRemoveCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func lockListCommand(a *cli.App) *cobra.Command {
+func listCommand(a *cli.App) *cobra.Command {
 	long := false
 	cmd := &cobra.Command{
 		Use:     "ls [PATH]",
@@ -264,7 +264,7 @@ func sessions(ids ...api.SessionID) string {
 	return strings.Join(all, ", ")
 }
 
-func lockStatCommand(a *cli.App) *cobra.Command {
+func statCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stat PATH",
 		Short: "Show the generations and the lock of a file or directory",
@@ -310,15 +310,15 @@ func statGrid(s *api.Stat) *cli.Grid {
 	return g
 }
 
-const lockCheckLong = `Check whether the lock of a sequencer has been held without interruption since the
+const checkLong = `Check whether the lock of a sequencer has been held without interruption since the
 sequencer was issued. The exit code is 0 if it has, 11 if not. A server that acts for
 the holder of a lock checks the holder's sequencer first.`
 
-func lockCheckCommand(a *cli.App) *cobra.Command {
+func checkCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "check SEQUENCER",
 		Short:   "Check whether a sequencer is valid",
-		Long:    lockCheckLong,
+		Long:    checkLong,
 		Example: `  stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

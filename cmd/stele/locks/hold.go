@@ -36,7 +36,7 @@ type holdFlags struct {
 	killAfter time.Duration
 }
 
-const lockHoldLong = `Acquire the lock of a path, run a command, and release the lock when the command has
+const holdLong = `Acquire the lock of a path, run a command, and release the lock when the command has
 exited. If there is no such file, an empty one is created.
 
 The command has the lock's sequencer in STELE_LOCK_SEQUENCER. Servers can check it
@@ -56,17 +56,17 @@ The exit code is that of the command: 128 plus the signal number if a signal kil
 127 if it could not be run. 7 means that the lock was not acquired in time, 5 that it
 was lost and the command was stopped. Other codes are those of "stele --help".`
 
-const lockHoldExample = `  stele lock hold /locks/nightly -- ./nightly.sh --full
+const holdExample = `  stele lock hold /locks/nightly -- ./nightly.sh --full
   stele lock hold /locks/nightly --wait 10m -- sh -c 'stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy'
   stele lock hold /locks/data --shared --wait forever -- ./reader`
 
-func lockHoldCommand(a *cli.App) *cobra.Command {
+func holdCommand(a *cli.App) *cobra.Command {
 	h := &holdFlags{delay: 30 * time.Second, killAfter: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "hold PATH -- COMMAND [ARG...]",
 		Short:   "Run a command while holding a lock",
-		Long:    lockHoldLong,
-		Example: lockHoldExample,
+		Long:    holdLong,
+		Example: holdExample,
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() > 1 {
@@ -116,7 +116,7 @@ func (w *waitFlag) String() string {
 	return (*cli.DurationFlag)(&w.wait).String()
 }
 
-// hold acquires the lock and runs the command.
+// holdLock acquires the lock and runs the command.
 func holdLock(ctx context.Context, a *cli.App, s *session.Session, h *holdFlags, path string, command []string) error {
 	l, err := h.acquire(ctx, s, path)
 	if err != nil {

@@ -34,38 +34,38 @@ sequencer of the lock does not match, 7 the lock was not acquired in time.`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(lockGetCommand(a), lockSetCommand(a), lockRemoveCommand(a), lockListCommand(a),
-		lockStatCommand(a), lockWatchCommand(a), lockHoldCommand(a), lockCheckCommand(a))
+	cmd.AddCommand(getCommand(a), setCommand(a), removeCommand(a), listCommand(a),
+		statCommand(a), watchCommand(a), holdCommand(a), checkCommand(a))
 	return cmd
 }
 
-// lockRetry is how long a command retries to find a leader: as long as other commands retry to reach
+// retryMax is how long a command retries to find a leader: as long as other commands retry to reach
 // a node, and longer than an election.
-const lockRetry = 15 * time.Second
+const retryMax = 15 * time.Second
 
-// lockClient returns a client of the lock service at --addr.
-func lockClient(a *cli.App) (*session.Client, error) {
+// newClient returns a client of the lock service at --addr.
+func newClient(a *cli.App) (*session.Client, error) {
 	addrs, err := cli.WithPorts(a.Addr)
 	if err != nil {
 		return nil, err
 	}
-	var d lockDialer
+	var d dialer
 	if err := a.SetCredential(&d.as); err != nil {
 		return nil, err
 	}
 	return session.NewClient(session.Config{
 		Dialer:  d,
-		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: lockRetry,
+		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: retryMax,
 		Logger: slog.New(slog.DiscardHandler), // the commands report errors themselves
 	})
 }
 
-// lockDialer connects to voters with a credential.
-type lockDialer struct{ as client.Config }
+// dialer connects to voters with a credential.
+type dialer struct{ as client.Config }
 
 // Dial implements session.Dialer. Errors of authentication wrap session.ErrRefused, which is not
 // retried.
-func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
+func (d dialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
 	conn, err := d.as.Connect(ctx, addr)
 	if err != nil && cli.FaultOfIdentity(err) != nil {
 		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
@@ -76,11 +76,11 @@ func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 	return session.Peer{Service: api.Remote(conn), Close: conn.Close}, nil
 }
 
-// locks runs f with a client of the lock service. The timeout is that of within.
+// callLocks runs f with a client of the lock service. usual is the timeout unless --timeout is given.
 func callLocks(a *cli.App, cmd *cobra.Command, usual time.Duration, f func(context.Context, *session.Client) error) error {
 	ctx, cancel := a.Within(cmd, usual)
 	defer cancel()
-	c, err := lockClient(a)
+	c, err := newClient(a)
 	if err != nil {
 		return err
 	}

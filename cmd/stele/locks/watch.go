@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-const lockWatchLong = `Print a line for each event of a file, directory or lock, in order, until interrupted.
+const watchLong = `Print a line for each event of a file, directory or lock, in order, until interrupted.
 The path need not exist.
 
   contents_changed PATH       the file was written, created or removed
@@ -24,15 +24,15 @@ The path need not exist.
 
 Events of the same kind in quick succession may be combined.`
 
-const lockWatchExample = `  stele lock watch /locks/config
+const watchExample = `  stele lock watch /locks/config
   stele lock watch /servers --json`
 
-func lockWatchCommand(a *cli.App) *cobra.Command {
+func watchCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "watch PATH",
 		Short:   "Print the events of a file or directory",
-		Long:    lockWatchLong,
-		Example: lockWatchExample,
+		Long:    watchLong,
+		Example: watchExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return inSession(a, cmd, "lock watch", func(ctx context.Context, s *session.Session) error {
@@ -50,7 +50,7 @@ func lockWatchCommand(a *cli.App) *cobra.Command {
 
 // inSession runs f with a session. The timeout bounds only the opening of the session, not f.
 func inSession(a *cli.App, cmd *cobra.Command, verb string, f func(context.Context, *session.Session) error) error {
-	c, err := lockClient(a)
+	c, err := newClient(a)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (f *rowForm) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.counters, "int", false, "print values of 8 bytes as counters, as \"stele incr\" writes them")
 }
 
-// rowWriter returns the writer for JSON, a terminal, or plain output.
+// newRowWriter returns the writer for JSON, a terminal, or plain output.
 func newRowWriter(a *cli.App, f rowForm) rowWriter {
 	switch {
 	case a.JSON:

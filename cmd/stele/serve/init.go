@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/enrol"
-	"github.com/steledb/stele/security/folder"
+	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -67,7 +68,7 @@ func initialise(a *cli.App, dirs []string, keys, passphraseFile string, hosts []
 		return err
 	}
 	first, err := enrol.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
-	if errors.Is(err, folder.ErrExists) {
+	if errors.Is(err, keydir.ErrExists) {
 		return cli.WithHint(err, `start the node with "stele serve", which uses the existing keys`)
 	}
 	if err != nil {
@@ -81,7 +82,7 @@ func initialise(a *cli.App, dirs []string, keys, passphraseFile string, hosts []
 
 // printKeys prints the cluster and node of the keys, and the credential of the first user in out.
 func printKeys(a *cli.App, keys, out string, first *pki.Credential) error {
-	own, err := pki.ReadCredential(folder.At(keys).NodeFile())
+	own, err := pki.ReadCredential(keydir.At(keys).NodeFile())
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func serveCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// serve runs a node, a development node, or a development cluster.
+// runNode runs a node, a development node, or a development cluster.
 func serve(a *cli.App, cmd *cobra.Command, dev bool, nodes int) error {
 	c, err := config.Load(cmd, dev)
 	if err != nil {
@@ -129,7 +129,7 @@ func invitation(c *config.Config, addr string) string {
 	return strings.Join(append(words, "--join", addr, "--token-file", "token"), " ")
 }
 
-// serve runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
+// runNode runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
 // serves; an error of ready stops the node.
 func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
 	sup := newSupervisor(cfg.Logger)
@@ -200,7 +200,7 @@ type closer interface {
 	Err() error
 }
 
-// stop closes the node. Requests in progress get drain to finish; the whole stop gets bound. A second
+// stopNode closes the node. Requests in progress get drain to finish; the whole stop gets bound. A second
 // signal ends the wait at once; if the node has failed, the first signal does.
 func stopNode(n closer, drain, bound time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)

@@ -203,7 +203,7 @@ func dropFlags(cmd *cobra.Command, yes, dryRun *bool) {
 	cmd.Flags().BoolVar(dryRun, "dry-run", false, "print what would be deleted, and change nothing")
 }
 
-// describe returns the description of a table, by a call with its own timeout: a confirmation that
+// describeTable returns the description of a table, by a call with its own timeout: a confirmation that
 // follows must not count against it.
 func describeTable(a *cli.App, cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
 	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
@@ -306,7 +306,7 @@ func (f *tabletFlags) one(a *cli.App, cmd *cobra.Command, row string) (*client.T
 	return &t, nil
 }
 
-// compact compacts a table, or the tablet one if it is not nil.
+// compactTable compacts a table, or the tablet one if it is not nil.
 func compactTable(ctx context.Context, a *cli.App, c *client.Client, name string, one *client.TabletRef, major bool) error {
 	start := time.Now()
 	stop := a.StartTicker(func() string {

@@ -1,13 +1,11 @@
 package twopass
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
-	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // madePage makes a synthetic page of a site: a common frame with words of its own.
@@ -26,20 +24,10 @@ func madePage(rng *rand.Rand) []byte {
 	return append(p, "<div class=\"footer\">Copyright, the authors. Last updated on some day.</div></body></html>\n"...)
 }
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes STELE_SEED, or picks one")
-
-// newRand returns a generator and logs its seed.
+// newRand returns a generator with the seed of the test.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed, _ = strconv.ParseUint(os.Getenv("STELE_SEED"), 10, 64)
-	}
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with: go test ./tablet/sstable/twopass -run '^%s$' -seed %d", t.Name(), seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 // site makes blocks of pages, about n bytes together.

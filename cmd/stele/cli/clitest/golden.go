@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,8 +68,9 @@ func Received[R result](t *testing.T, r R) R {
 	return r
 }
 
-// Fill sets each exported field of a struct to a value that depends on the field's name, so that
-// no two fields are likely to be equal. Slices get one element. It returns v.
+// Fill sets each exported field of a struct to a value that depends on the field's name in JSON, or
+// else its name in Go, so that no two fields are likely to be equal. Slices get one element. It
+// returns v.
 func Fill[T any](v *T) *T {
 	fill(reflect.ValueOf(v).Elem(), "")
 	return v
@@ -107,8 +109,9 @@ func fill(v reflect.Value, name string) {
 		fill(v.Elem(), name)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				fill(v.Field(i), v.Type().Field(i).Name)
+			if f := v.Type().Field(i); f.IsExported() {
+				tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				fill(v.Field(i), cli.OrElse(tag, f.Name))
 			}
 		}
 	default:

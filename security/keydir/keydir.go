@@ -1,4 +1,4 @@
-package folder
+package keydir
 
 import (
 	"bytes"
@@ -56,32 +56,32 @@ type Contents struct {
 	GossipKeys [][]byte
 }
 
-// Folder is the directory of a node's keys.
-type Folder struct {
+// Dir is the directory of a node's keys.
+type Dir struct {
 	dir        string
 	passphrase string
 	readOnly   bool
 }
 
-// At returns the folder at a path, which need not exist.
-func At(dir string) Folder { return Folder{dir: filepath.Clean(dir)} }
+// At returns the directory at a path, which need not exist.
+func At(dir string) Dir { return Dir{dir: filepath.Clean(dir)} }
 
-// SealedBy returns the folder with the keys of authorities encrypted with a passphrase, unless that
+// SealedBy returns the directory with the keys of authorities encrypted with a passphrase, unless that
 // is empty. Load encrypts those that are not encrypted yet.
-func (f Folder) SealedBy(passphrase string) Folder {
+func (f Dir) SealedBy(passphrase string) Dir {
 	f.passphrase = passphrase
 	return f
 }
 
 // NodeFile returns the path of the node's credential, which a pki.Rotator rewrites.
-func (f Folder) NodeFile() string { return filepath.Join(f.dir, nodeFile) }
+func (f Dir) NodeFile() string { return filepath.Join(f.dir, nodeFile) }
 
-func (f Folder) file(name string) string { return filepath.Join(f.dir, name) }
+func (f Dir) file(name string) string { return filepath.Join(f.dir, name) }
 
 // Init creates a new cluster with this node as the first, and returns the credential of its first
 // principal, which is not stored. hosts are the names and addresses of this host. Errors:
 // ErrExists, those of package pki and of the disk.
-func (f Folder) Init(node string, hosts []string, now time.Time) (*pki.Credential, error) {
+func (f Dir) Init(node string, hosts []string, now time.Time) (*pki.Credential, error) {
 	if err := f.checkFree(trustFile, authorityFile, gossipFile, nodeFile); err != nil {
 		return nil, err
 	}
@@ -132,11 +132,11 @@ func issue(a *pki.Authority, sign func(request []byte) (*x509.Certificate, error
 
 // initWith writes all files to a temporary directory and renames it, because a partial authority
 // would be worse than none.
-func (f Folder) initWith(c *Contents) error {
+func (f Dir) initWith(c *Contents) error {
 	if err := os.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty directory may exist
 		return fmt.Errorf("replace the directory of keys: %w", err)
 	}
-	half := Folder{dir: f.dir + ".new", passphrase: f.passphrase}
+	half := Dir{dir: f.dir + ".new", passphrase: f.passphrase}
 	if err := os.RemoveAll(half.dir); err != nil { // left by an interrupted Init
 		return err
 	}
@@ -155,7 +155,7 @@ func (f Folder) initWith(c *Contents) error {
 // Enrol stores what a node received from the cluster that it joins. An interrupted call may be
 // repeated, also with another credential. Errors: ErrExists if the node is enrolled, those of the
 // disk.
-func (f Folder) Enrol(c *Contents) error {
+func (f Dir) Enrol(c *Contents) error {
 	if err := f.checkFree(authorityFile, nodeFile); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (f Folder) Enrol(c *Contents) error {
 
 // Renew replaces the credential of an enrolled node that has joined its cluster again, by another
 // of the same node and cluster. Errors: those of Load, and of the disk.
-func (f Folder) Renew(c *Contents) error {
+func (f Dir) Renew(c *Contents) error {
 	old, err := f.Load()
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (f Folder) Renew(c *Contents) error {
 
 // JoinKey returns the key with which the node requests enrollment. It generates the key once and
 // reuses it until the node is enrolled, so that a repeated request is recognized.
-func (f Folder) JoinKey() (crypto.Signer, error) {
+func (f Dir) JoinKey() (crypto.Signer, error) {
 	key, err := pki.ReadKey(f.file(joinFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
@@ -196,7 +196,7 @@ func (f Folder) JoinKey() (crypto.Signer, error) {
 }
 
 // write writes the files that every node has.
-func (f Folder) write(c *Contents) error {
+func (f Dir) write(c *Contents) error {
 	if p := c.Credential.Peer(); p.Kind != pki.Node {
 		return fmt.Errorf("credential of %s: want that of a node", p)
 	}
@@ -214,7 +214,7 @@ func (f Folder) write(c *Contents) error {
 }
 
 // checkFree returns ErrExists if one of the files exists.
-func (f Folder) checkFree(files ...string) error {
+func (f Dir) checkFree(files ...string) error {
 	for _, name := range files {
 		if _, err := os.Lstat(f.file(name)); err == nil {
 			return fmt.Errorf("%w: %s: move the directory away if this node no longer belongs to a cluster", ErrExists, f.file(name))
@@ -227,7 +227,7 @@ func (f Folder) checkFree(files ...string) error {
 
 // SetAuthority makes the node an issuer. a must be an authority of its cluster that the node
 // trusts.
-func (f Folder) SetAuthority(a *pki.Authority) error {
+func (f Dir) SetAuthority(a *pki.Authority) error {
 	c, err := pki.ReadCredential(f.NodeFile())
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (f Folder) SetAuthority(a *pki.Authority) error {
 
 // SetGossipKeys replaces the gossip keys, of which the first encrypts. After an error the old ones
 // remain.
-func (f Folder) SetGossipKeys(keys [][]byte) error {
+func (f Dir) SetGossipKeys(keys [][]byte) error {
 	lines, err := formatGossipKeys(keys)
 	if err != nil {
 		return err
@@ -249,16 +249,16 @@ func (f Folder) SetGossipKeys(keys [][]byte) error {
 }
 
 // SetNext stores the authority that will replace the current one. The node need not trust it yet.
-func (f Folder) SetNext(a *pki.Authority) error {
+func (f Dir) SetNext(a *pki.Authority) error {
 	return pki.WriteSealedAuthority(f.file(nextFile), a, f.passphrase)
 }
 
 // DropNext deletes the authority of SetNext.
-func (f Folder) DropNext() error { return secretfile.Remove(f.file(nextFile)) }
+func (f Dir) DropNext() error { return secretfile.Remove(f.file(nextFile)) }
 
 // SetTrust writes the authorities' certificates for other programs. The node's own are in its
 // credential.
-func (f Folder) SetTrust(t *pki.Trust) error {
+func (f Dir) SetTrust(t *pki.Trust) error {
 	if b, err := os.ReadFile(f.file(trustFile)); err == nil && bytes.Equal(b, t.PEM()) {
 		return nil
 	}
@@ -266,13 +266,13 @@ func (f Folder) SetTrust(t *pki.Trust) error {
 }
 
 // DropAuthority makes the node stop being an issuer.
-func (f Folder) DropAuthority() error {
+func (f Dir) DropAuthority() error {
 	return errors.Join(secretfile.Remove(f.file(authorityFile)), f.DropNext())
 }
 
 // Load reads the directory. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError, those
 // of the disk.
-func (f Folder) Load() (*Contents, error) {
+func (f Dir) Load() (*Contents, error) {
 	c := &Contents{}
 	var err error
 	if c.Credential, err = pki.ReadCredential(f.NodeFile()); errors.Is(err, fs.ErrNotExist) {
@@ -305,7 +305,7 @@ func (f Folder) Load() (*Contents, error) {
 }
 
 // Check returns the error that Load would return, without changing the directory.
-func (f Folder) Check() error {
+func (f Dir) Check() error {
 	f.readOnly = true
 	_, err := f.Load()
 	return err
@@ -313,7 +313,7 @@ func (f Folder) Check() error {
 
 // authority reads an authority's key. If a passphrase is set and the key is not encrypted yet, it
 // encrypts the file.
-func (f Folder) authority(name string) (*pki.Authority, error) {
+func (f Dir) authority(name string) (*pki.Authority, error) {
 	a, sealed, err := pki.ReadSealedAuthority(f.file(name), f.passphrase)
 	if errors.Is(err, pki.ErrSealed) {
 		return nil, fmt.Errorf("%w: give it with --authority-passphrase-file", err)

@@ -1,4 +1,4 @@
-// Package folder stores a node's keys and certificates in one directory.
+// Package keydir stores a node's keys and certificates in one directory.
 //
 // # Files
 //
@@ -31,4 +31,4 @@
 //	E3. The contents returned by Load are consistent: one cluster, one node.
 //
 // The package starts no goroutine.
-package folder
+package keydir

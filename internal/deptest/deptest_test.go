@@ -1,4 +1,4 @@
-package arrows
+package deptest
 
 import (
 	"encoding/json"
@@ -134,7 +134,7 @@ type listed struct {
 	Doc        string
 }
 
-func TestArrows(t *testing.T) {
+func TestImports(t *testing.T) {
 	for _, p := range packages(t) {
 		part := partOf(p.ImportPath)
 		may, known := allowed[part]

@@ -1,4 +1,4 @@
-package folder
+package keydir
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 
 var epoch = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func inited(t *testing.T) (Folder, *Contents, *pki.Credential) {
+func inited(t *testing.T) (Dir, *Contents, *pki.Credential) {
 	t.Helper()
 	f := At(filepath.Join(t.TempDir(), "data", "security"))
 	admin, err := f.Init("n1", []string{"host1", "10.0.0.1"}, epoch)
@@ -77,7 +77,7 @@ func TestInit(t *testing.T) {
 // TestNothingIsReplaced: E2.
 func TestNothingIsReplaced(t *testing.T) {
 	f, c, _ := inited(t)
-	try := func(what string, f Folder) {
+	try := func(what string, f Dir) {
 		t.Helper()
 		before := snapshot(t, f.dir)
 		if _, err := f.Init("n1", nil, epoch); !errors.Is(err, ErrExists) {
@@ -135,7 +135,7 @@ func snapshot(t *testing.T, dir string) string {
 // not block another attempt.
 func TestInterruptedInitAndEnrol(t *testing.T) {
 	f := At(filepath.Join(t.TempDir(), "security"))
-	half := Folder{dir: f.dir + ".new"}
+	half := Dir{dir: f.dir + ".new"}
 	for _, name := range []string{authorityFile, ".node.pem123"} {
 		if err := secretfile.Write(half.file(name), []byte("half")); err != nil {
 			t.Fatal(err)
@@ -228,25 +228,25 @@ func TestLoadRefuses(t *testing.T) {
 		t.Errorf("no folder: %v", err)
 	}
 	_, other, _ := inited(t)
-	for what, spoil := range map[string]func(Folder) error{
-		"another cluster's authority": func(f Folder) error { return pki.WriteAuthority(f.file(authorityFile), other.Authority) },
-		"an admin's credential":       func(f Folder) error { return pki.WriteCredential(f.NodeFile(), admin(t, other.Authority)) },
-		"another cluster's credential": func(f Folder) error {
+	for what, spoil := range map[string]func(Dir) error{
+		"another cluster's authority": func(f Dir) error { return pki.WriteAuthority(f.file(authorityFile), other.Authority) },
+		"an admin's credential":       func(f Dir) error { return pki.WriteCredential(f.NodeFile(), admin(t, other.Authority)) },
+		"another cluster's credential": func(f Dir) error {
 			return pki.WriteCredential(f.NodeFile(), other.Credential)
 		},
-		"no gossip key":      func(f Folder) error { return secretfile.Write(f.file(gossipFile), []byte("\n")) },
-		"a short gossip key": func(f Folder) error { return secretfile.Write(f.file(gossipFile), []byte("00ff\n")) },
-		"no digits":          func(f Folder) error { return secretfile.Write(f.file(gossipFile), []byte(strings.Repeat("xy", 32))) },
-		"many gossip keys": func(f Folder) error {
+		"no gossip key":      func(f Dir) error { return secretfile.Write(f.file(gossipFile), []byte("\n")) },
+		"a short gossip key": func(f Dir) error { return secretfile.Write(f.file(gossipFile), []byte("00ff\n")) },
+		"no digits":          func(f Dir) error { return secretfile.Write(f.file(gossipFile), []byte(strings.Repeat("xy", 32))) },
+		"many gossip keys": func(f Dir) error {
 			return secretfile.Write(f.file(gossipFile), []byte(strings.Repeat(strings.Repeat("0", 64)+"\n", 5)))
 		},
-		"no gossip file":         func(f Folder) error { return os.Remove(f.file(gossipFile)) },
-		"garbage as authority":   func(f Folder) error { return secretfile.Write(f.file(authorityFile), []byte("x")) },
-		"gossip key for all":     func(f Folder) error { return os.Chmod(f.file(gossipFile), 0o644) },
-		"credential for all":     func(f Folder) error { return os.Chmod(f.NodeFile(), 0o604) },
-		"authority for all":      func(f Folder) error { return os.Chmod(f.file(authorityFile), 0o644) },
-		"credential is no file":  func(f Folder) error { return errors.Join(os.Remove(f.NodeFile()), os.Mkdir(f.NodeFile(), 0o700)) },
-		"credential of no bytes": func(f Folder) error { return secretfile.Write(f.NodeFile(), nil) },
+		"no gossip file":         func(f Dir) error { return os.Remove(f.file(gossipFile)) },
+		"garbage as authority":   func(f Dir) error { return secretfile.Write(f.file(authorityFile), []byte("x")) },
+		"gossip key for all":     func(f Dir) error { return os.Chmod(f.file(gossipFile), 0o644) },
+		"credential for all":     func(f Dir) error { return os.Chmod(f.NodeFile(), 0o604) },
+		"authority for all":      func(f Dir) error { return os.Chmod(f.file(authorityFile), 0o644) },
+		"credential is no file":  func(f Dir) error { return errors.Join(os.Remove(f.NodeFile()), os.Mkdir(f.NodeFile(), 0o700)) },
+		"credential of no bytes": func(f Dir) error { return secretfile.Write(f.NodeFile(), nil) },
 	} {
 		f, _, _ := inited(t)
 		if err := spoil(f); err != nil {
