@@ -62,14 +62,13 @@ func TestAlive(t *testing.T) {
 
 // TestLivenessWithoutQuorum: a node that starts, or has no leader, has not failed though it is not ready.
 func TestLivenessWithoutQuorum(t *testing.T) {
-	n := &Node{done: make(chan struct{}), ctx: t.Context()}
+	n := &Node{life: lifecycle{done: make(chan struct{})}, ctx: t.Context()}
 	stage := "other nodes"
-	n.stage.Store(&stage)
+	n.life.stage.Store(&stage)
 	if err, reason := n.Err(), n.unready(); err != nil || reason != "starting: waiting for other nodes" {
 		t.Errorf("a node that waits for others: failed %v, not ready %q", err, reason)
 	}
-	n.failure.err = io.ErrUnexpectedEOF
-	close(n.done)
+	n.life.fail(io.ErrUnexpectedEOF)
 	if err, reason := n.Err(), n.unready(); !errors.Is(err, io.ErrUnexpectedEOF) || reason != io.ErrUnexpectedEOF.Error() {
 		t.Errorf("a node that has failed: failed %v, not ready %q", err, reason)
 	}

@@ -23,14 +23,28 @@ import (
 // newCertificates creates the services of a cluster with certificates. On an open node they hold no keys.
 func (n *Node) newCertificates() {
 	transport := func() *certs.Transport { return n.security }
-	n.gossipKey = gossipkey.New(gossipkey.Config{Ctx: n.ctx, Log: n.log, ID: n.id, Meta: &n.meta, Catalog: &n.catalog, Changes: n.changes,
-		Peers: &n.peers, IsMaster: n.isMaster, RaftEpoch: n.raftEpoch, Removed: n.removed, Issuers: n.issuers, Period: n.cfg.rolloverPeriod,
-		Nodes: n.gossipNodes, Write: func(keys [][]byte) error { return n.keys().SetGossipKeys(keys) }, Apply: n.encryptGossip})
-	n.authority = authority.New(authority.Config{Ctx: n.ctx, Log: n.log, Transport: transport, Name: n.cfg.Name, ID: n.id, Meta: &n.meta,
-		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.isMaster, Voter: func() authority.Voter { return n.voter },
-		Issuers: n.issuers, Nodes: n.nodeIDs, Check: n.removed.Check, RotateGossipKey: n.gossipKey.Rotate, Period: n.cfg.rolloverPeriod})
-	n.enrolment = enrol.New(enrol.Config{Log: n.log, Refused: &n.refused, ID: n.id, Transport: transport, Meta: &n.meta, Catalog: &n.catalog,
-		Authz: n.authz, Changes: n.changes, Peers: &n.peers, Epochs: &n.epochs, IsMaster: n.isMaster, Signer: n.authority.NodeSigner,
+	// issuers are the nodes that should have the authority's key, the master first.
+	issuers := func() []string {
+		ids := n.members.AliveVoters()
+		if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.self.ID() {
+			ids = slices.Insert(slices.DeleteFunc(ids, func(id string) bool { return id == masterID }), 0, masterID)
+		}
+		return ids
+	}
+	n.gossipKey = gossipkey.New(gossipkey.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Meta: &n.meta, Catalog: &n.catalog, Changes: n.changes,
+		Peers: &n.peers, IsMaster: n.candidate.IsMaster, RaftEpoch: n.self.RaftEpoch, Removed: n.removed, Issuers: issuers, Period: n.cfg.rolloverPeriod,
+		Nodes: func(ctx context.Context) (nodes []gossipkey.Node, err error) {
+			all, err := n.members.Nodes(ctx)
+			for _, x := range all {
+				nodes = append(nodes, gossipkey.Node{ID: x.ID, Alive: x.State == gossip.Alive})
+			}
+			return nodes, err
+		}, Write: func(keys [][]byte) error { return n.keys().SetGossipKeys(keys) }, Apply: n.members.SetGossipKeys})
+	n.authority = authority.New(authority.Config{Ctx: n.ctx, Log: n.log, Transport: transport, Name: n.cfg.Name, ID: n.self.ID, Meta: &n.meta,
+		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.candidate.IsMaster, Voter: func() authority.Voter { return n.voter },
+		Issuers: issuers, Nodes: n.members.IDs, Check: n.removed.Check, RotateGossipKey: n.gossipKey.Rotate, Period: n.cfg.rolloverPeriod})
+	n.enrolment = enrol.New(enrol.Config{Log: n.log, Refused: &n.refused, ID: n.self.ID, Transport: transport, Meta: &n.meta, Catalog: &n.catalog,
+		Authz: n.authz, Changes: n.changes, Peers: &n.peers, Epochs: &n.epochs, IsMaster: n.candidate.IsMaster, Signer: n.authority.NodeSigner,
 		GossipKeys: n.gossipKey.Keys, Members: func() []string { return append([]string{n.RPCAddr()}, n.members.Addresses()...) },
 		FindNode: func(ctx context.Context, name string) (string, error) {
 			x, err := n.members.Find(ctx, name)
@@ -52,7 +66,7 @@ func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
 		own = advertise.Host(addr)
 	}
 	members, err := enrol.Host(ctx, enrol.HostConfig{Log: n.log, Keys: n.keys(), Dir: n.cfg.Security, TokenFile: n.cfg.TokenFile, Nodes: n.cfg.Join,
-		Name: n.cfg.Name, Host: own, Waiting: func() { n.enter("a node of the cluster, to join with a token") }}, dirs)
+		Name: n.cfg.Name, Host: own, Waiting: func() { n.life.enter("a node of the cluster, to join with a token") }}, dirs)
 	for _, addr := range members {
 		if !slices.Contains(n.cfg.Join, addr) {
 			n.cfg.Join = append(slices.Clip(n.cfg.Join), addr)
@@ -79,12 +93,6 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	return nil
 }
 
-// keepCertificate renews the node's certificate in time, until the node closes.
-func (n *Node) keepCertificate() { n.security.KeepRenewed(n.ctx) }
-
-// disconnectRejected closes the connections of users that are no longer admitted, until the node closes.
-func (n *Node) disconnectRejected() { n.security.DisconnectRejected(n.ctx, rejections{n}) }
-
 // rejections implements certs.Rejections.
 type rejections struct{ n *Node }
 
@@ -96,48 +104,6 @@ func (r rejections) Refuses(ctx context.Context, c authz.Credential) (bool, erro
 	return r.n.authz.Rights.Refuses(ctx, c)
 }
 
-// issuers returns nodes that should have the authority's key, the master first.
-func (n *Node) issuers() (ids []string) {
-	if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.id() {
-		ids = append(ids, masterID)
-	}
-	if n.members.Ring() == nil {
-		return ids
-	}
-	for _, m := range n.members.Ring().Members() {
-		if m.Voter && !m.Self && m.State == gossip.Alive && !slices.Contains(ids, m.ID) {
-			ids = append(ids, m.ID)
-		}
-	}
-	return ids
-}
-
-// nodeIDs returns the ids of all nodes of the cluster.
-func (n *Node) nodeIDs(ctx context.Context) (ids []string, err error) {
-	all, err := n.members.Nodes(ctx)
-	for _, x := range all {
-		ids = append(ids, x.ID)
-	}
-	return ids, err
-}
-
-// gossipNodes returns all nodes of the cluster, as gossip sees them.
-func (n *Node) gossipNodes(ctx context.Context) (nodes []gossipkey.Node, err error) {
-	all, err := n.members.Nodes(ctx)
-	for _, x := range all {
-		nodes = append(nodes, gossipkey.Node{ID: x.ID, Alive: x.State == gossip.Alive})
-	}
-	return nodes, err
-}
-
-// encryptGossip makes gossip use the keys, the first of which encrypts.
-func (n *Node) encryptGossip(keys [][]byte) error {
-	if n.members.Ring() == nil {
-		return nil
-	}
-	return n.members.Ring().SetKeys(keys)
-}
-
 // refuseConn records a rejected connection in the audit log, and logs it, rate-limited per reason. That a peer has closed it is no news.
 func (n *Node) refuseConn(from net.Addr, err error) {
 	n.authz.Audit.ConnectionRejected(from.String(), err)
@@ -145,12 +111,4 @@ func (n *Node) refuseConn(from net.Addr, err error) {
 		return
 	}
 	n.refused.WarnError(n.log, "connection rejected", err, "peer", advertise.Host(from.String()))
-}
-
-// nodeVerifier returns the function by which connections are verified to come from a node; nil on an open node.
-func (n *Node) nodeVerifier() func(c net.Conn, id string) error {
-	if n.security == nil {
-		return nil
-	}
-	return n.security.RequireNode
 }

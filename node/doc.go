@@ -99,7 +99,6 @@
 //	cursor sweep     Start            Close               drops idle cursors
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
-//	members.Blobs    openStore        Close               passes the members to the block store
 //	CollectGarbage   Start            Close               package blobs: collects garbage while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
@@ -112,7 +111,6 @@
 //	Watch            Start            Close, removal      package removal: stops the node when it is removed
 //	watch            Start            Close               package disks: one for each data directory: stops the node when its
 //	                                                      disk does not answer
-//	master           startMaster      Close               holds /master where the leader is
 //	disconnectRejected Start          Close               closes connections of rejected principals
 //	disconnect       removal          some seconds later  closes connections of a removed node
 //	mastership watch a change; gc     its end          cancels what only the master may do

@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/assign"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/tabletserver"
@@ -159,7 +160,9 @@ func (n *Node) ChangeForNobody(ctx context.Context) error {
 func (n *Node) SweepTables(ctx context.Context) error { return n.tables.RemoveOrphansNow(ctx) }
 
 // SweptTables reports whether orphaned table files were removed in this mastership.
-func (n *Node) SweptTables() bool { return n.isMaster() && n.tables.Swept() == n.master.Epoch() }
+func (n *Node) SweptTables() bool {
+	return n.candidate.IsMaster() && n.tables.Swept() == n.candidate.Epoch()
+}
 
 // Files lists a folder of the lock service.
 func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {
@@ -167,18 +170,28 @@ func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {
 }
 
 // IsMaster reports whether the node is the master.
-func (n *Node) IsMaster() bool { return n.isMaster() }
+func (n *Node) IsMaster() bool { return n.candidate.IsMaster() }
 
 // Abdicate has the node be the master no more, until the function that it returns is called.
 func (n *Node) Abdicate(ctx context.Context) (again func()) {
 	n.stopMaster(ctx)
-	for n.isMaster() && ctx.Err() == nil {
+	for n.candidate.IsMaster() && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	return func() {
-		ctx, n.mastership = context.WithCancel(n.ctx)
-		n.background.Go(func() { n.master.Run(ctx) })
-	}
+	return n.candidate.Resume
+}
+
+// stopMaster ends the candidacy, and transfers leadership to another node.
+func (n *Node) stopMaster(ctx context.Context) {
+	n.candidate.Stop()
+	n.voter.TransferLeadership(ctx)
+}
+
+// masterTablets returns a master's access to tablets, of which it has seen nothing yet.
+func (n *Node) masterTablets() *assign.Tablets {
+	cfg := n.tabletsForMaster()
+	cfg.Sequencer = n.candidate.Master().Sequencer
+	return assign.New(cfg)
 }
 
 // UnloadTable has the node serve the tablets of a table no more.

@@ -52,7 +52,7 @@ func callerOf(c *rpc.Call) string {
 
 // joinCluster returns when the node belongs to a cluster and gossip runs.
 func (n *Node) joinCluster(ctx context.Context) error {
-	n.enter("other nodes, to form or join a cluster")
+	n.life.enter("other nodes, to form or join a cluster")
 	out, err := n.former.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
@@ -67,7 +67,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 
 // admit rejects a node that was removed from the cluster.
 func (n *Node) admit(ctx context.Context, p formation.Peer) error {
-	if !n.serving.Load() {
+	if !n.life.serving.Load() {
 		return nil // a removed node is rejected when it registers
 	}
 	return n.removed.Check(ctx, p.ID)
@@ -79,12 +79,4 @@ func (n *Node) leaveCluster() error {
 		_ = n.former.Close()
 	}
 	return err
-}
-
-// forgetRemoved drops what this node has stored about removed nodes, and closes their connections soon.
-func (n *Node) forgetRemoved(gone map[string]bool) {
-	n.members.ForgetRemoved(gone)
-	if n.security != nil {
-		n.background.Go(func() { n.security.DisconnectRemoved(n.ctx, gone) })
-	}
 }

@@ -8,27 +8,22 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
-	"github.com/steledb/stele/master"
-	"github.com/steledb/stele/node/assign"
-	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/voter"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
-	"github.com/steledb/stele/raftmeta/session"
-	"github.com/steledb/stele/rpc"
 )
 
 // openLockService opens the node's Raft group, if it has one, and its session with the group's leader.
 func (n *Node) openLockService(ctx context.Context) error {
-	n.enter("the lock service's log")
+	n.life.enter("the lock service's log")
 	founding, err := n.voter.Start(ctx)
 	if err != nil {
 		return err
 	}
-	n.enter("a leader of the lock service")
+	n.life.enter("a leader of the lock service")
 	if err := n.locks.Open(ctx); err != nil {
 		return fmt.Errorf("wait for the lock service: %w", err)
 	}
@@ -39,14 +34,14 @@ func (n *Node) openLockService(ctx context.Context) error {
 				return fmt.Errorf("found the cluster: %w", err)
 			}
 		}
-		if err := n.catalog.Found(ctx, n.cluster()); err != nil {
+		if err := n.catalog.Found(ctx, n.self.Cluster()); err != nil {
 			return fmt.Errorf("found the cluster: %w", err)
 		}
 	}
 	var cluster namespace.ClusterFile
 	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.Cluster(ctx); return err }
 	for err = n.locks.UntilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.locks.UntilLeader(ctx, read) {
-		n.enter("the founder of the cluster")
+		n.life.enter("the founder of the cluster")
 		if err := timing.Sleep(ctx, foundingPoll); err != nil {
 			return fmt.Errorf("wait for the cluster to be founded: %w", err)
 		}
@@ -54,15 +49,15 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
-	if cluster.Name != n.cluster() {
+	if cluster.Name != n.self.Cluster() {
 		return fmt.Errorf("the lock service belongs to cluster %s, but the data folders to cluster %s: use the folders of this cluster",
-			cluster.Name, n.cluster())
+			cluster.Name, n.self.Cluster())
 	}
 	if err := n.voter.SettleEpoch(ctx, cluster); err != nil {
 		return err
 	}
 	n.confirmed.Store(true)
-	n.enter("the lock of its own server file")
+	n.life.enter("the lock of its own server file")
 	if err := n.locks.Hold(ctx); err != nil {
 		return err
 	}
@@ -71,7 +66,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.members.Publish()
 	return n.locks.UntilLeader(ctx, func(ctx context.Context) error {
-		if err := n.removed.Check(ctx, n.id()); err != nil {
+		if err := n.removed.Check(ctx, n.self.ID()); err != nil {
 			return err
 		}
 		return n.members.Register(ctx)
@@ -103,7 +98,7 @@ func (n *Node) keepSession() {
 		n.log.Warn("server lock lost: serving nothing until it is reacquired")
 		if err := n.tabletServer.Restart(n.ctx); err != nil {
 			if n.ctx.Err() == nil {
-				n.fail(err)
+				n.life.fail(err)
 			}
 			return
 		}
@@ -113,65 +108,16 @@ func (n *Node) keepSession() {
 // lockMessageTimeout closes a connection whose server stops in the middle of an answer.
 const lockMessageTimeout = 10 * time.Second
 
-// dialLockService connects to a node of the cluster for requests to the lock service.
-func (n *Node) dialLockService(ctx context.Context, addr string) (*rpc.Conn, error) {
-	return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: n.security.Dialer("")})
-}
-
-// masterPause is the interval between rounds of the master.
-const masterPause = time.Second
-
-// startMaster makes the node a candidate: it is master while it leads the lock service.
-func (n *Node) startMaster() {
-	ctx, cancel := context.WithCancel(n.ctx)
-	n.mastership = cancel
-	n.master = master.New(master.Config{
-		ID: n.id(), Group: n.voter.ForMaster(), Nodes: n.commands, Servers: n.members.Servers, Acquire: n.acquireMaster,
-		Tablets: n.masterTablets(),
-		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
-	})
-	n.background.Go(func() { n.master.Run(ctx) })
-}
-
-// masterTablets returns the master's access to tablets.
-func (n *Node) masterTablets() *assign.Tablets {
-	return assign.New(assign.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Metadata: n.rows, Commands: n.commands, Store: n.store.Load,
-		Members: n.blobMembers.Members, AddressOf: n.members.AddressOf, Sequencer: func() metaapi.Sequencer { return n.master.Sequencer() }})
-}
-
-func (n *Node) acquireMaster(ctx context.Context) (master.Lock, error) {
-	l, err := n.meta.Current().Acquire(ctx, master.LockPath, metaapi.Exclusive, session.LockOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// stopMaster ends the candidacy and transfers leadership, so that the others need not detect that this node is gone.
-func (n *Node) stopMaster(ctx context.Context) {
-	if n.mastership != nil {
-		n.mastership()
-	}
-	if n.voter != nil {
-		n.voter.TransferLeadership(ctx)
-	}
-}
-
 // newVoter creates the node's voter, which accepts Raft's connections from claims.
 func (n *Node) newVoter(claims net.Listener) *voter.Voter {
-	return voter.New(voter.Config{
+	cfg := voter.Config{
 		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses,
-		Dial: n.security.DialNode, DialAny: n.security.Dialer(""), RequireNode: n.nodeVerifier(),
+		Dial: n.security.DialNode, DialAny: n.security.Dialer(""),
 		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.disks.Reserve, CheckSpace: n.disks.CheckVoteSpace,
-		TakeAuthority: n.takeAuthorityOf, Publish: n.members.Publish, Enter: n.enter, Fail: n.fail,
-	})
-}
-
-// takeAuthorityOf fetches the authority's key from the master. A voter without the key is better than no voter.
-func (n *Node) takeAuthorityOf(ctx context.Context, masterID string) error {
-	err := n.authority.Take(ctx, []string{masterID})
-	if errors.Is(err, authority.ErrNoKey) {
-		return nil
+		TakeAuthority: n.authority.TakeFrom, Publish: n.members.Publish, Enter: n.life.enter, Fail: n.life.fail,
 	}
-	return err
+	if n.security != nil {
+		cfg.RequireNode = n.security.RequireNode
+	}
+	return voter.New(cfg)
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
+	"github.com/steledb/stele/node/blockstore"
 	"github.com/steledb/stele/node/budget"
+	"github.com/steledb/stele/node/candidate"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
@@ -67,12 +68,9 @@ type Node struct {
 	self identity.Self
 	// unlock releases the data directory lock; nil if it is not held.
 	unlock func()
-	// serving is set while the node serves data.
-	serving atomic.Bool
+	life   lifecycle
 	// confirmed is set once the node may serve its part of the lock service to others.
 	confirmed atomic.Bool
-	// stage is what the start waits for.
-	stage atomic.Pointer[string]
 
 	rpc         *rpc.Server
 	reservation budget.Reservation
@@ -108,15 +106,15 @@ type Node struct {
 	blobMembers *members.Blobs
 	roots       *roots.Reader
 	disks       *disks.Service
-	store       atomic.Pointer[blobfs.Store] // nil until it is open
+	blockStore  *blockstore.Service
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client       *client.Client
 	rows         *metarows.Table
 	tabletServer *tabletserver.Service
 	// locator locates rows that this node does not serve.
-	locator func() locate.Locator
-	locate  *locate.Service
-	master  *master.Master
+	locator   func() locate.Locator
+	locate    *locate.Service
+	candidate *candidate.Candidate
 
 	limits      table.Limits
 	data        *dataapi.Service
@@ -133,14 +131,7 @@ type Node struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	// mastership ends the node's candidacy for master.
-	mastership context.CancelFunc
 
-	done    chan struct{}
-	failure struct {
-		sync.Once
-		err error
-	}
 	background sync.WaitGroup
 }
 
@@ -163,7 +154,7 @@ func prepare(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
+	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), life: lifecycle{waiting: cfg.Waiting, done: make(chan struct{})}, limits: table.DefaultLimits()}
 	n.results = results.New(cfg.budget().Results)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.newServices()
@@ -173,7 +164,7 @@ func prepare(cfg Config) (*Node, error) {
 
 // run starts everything. After an error nothing runs.
 func (n *Node) run(ctx context.Context) error {
-	n.enter("the data folders")
+	n.life.enter("the data folders")
 	debug.SetMemoryLimit(n.cfg.budget().Runtime)
 	listener, err := n.listen()
 	if err != nil {
@@ -184,18 +175,10 @@ func (n *Node) run(ctx context.Context) error {
 		listener.Close()
 		return errors.Join(err, n.stopParts(context.Background()))
 	}
-	n.serving.Store(true)
-	n.log.Info("node serves", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
+	n.life.serving.Store(true)
+	n.log.Info("node serves", "name", n.cfg.Name, "id", n.self.ID(), "cluster", n.self.Cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
 		"server", n.tabletServer.Current().Name, "took", time.Since(n.started).Round(time.Millisecond))
 	return nil
-}
-
-// enter records what the start waits for.
-func (n *Node) enter(stage string) {
-	n.stage.Store(&stage)
-	if n.cfg.Waiting != nil {
-		n.cfg.Waiting(stage)
-	}
 }
 
 // listen opens the node's port first: a second process on the same port must not touch any data.
@@ -233,7 +216,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	}
 	early := n.authority.Holds()
 	if early { // peers may reject the node until its certificate is renewed
-		n.background.Go(n.keepCertificate)
+		n.background.Go(func() { n.security.KeepRenewed(n.ctx) })
 	}
 	if err := dirs.Begin(); err != nil {
 		return err
@@ -251,7 +234,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openData(ctx); err != nil {
 		return err
 	}
-	n.startMaster()
+	n.candidate.Start(n.voter.ForMaster(), n.members, n.tabletsForMaster())
 	n.disks.Watch()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.removed.Watch)
@@ -261,11 +244,11 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if !n.cfg.keysByHand {
 		n.background.Go(n.gossipKey.Follow)
 	}
-	n.background.Go(n.disconnectRejected)
+	n.background.Go(func() { n.security.DisconnectRejected(n.ctx, rejections{n}) })
 	n.background.Go(n.quotas.Follow)
 	n.background.Go(n.tables.RemoveOrphans)
 	if !early { // other nodes sign the renewal
-		n.background.Go(n.keepCertificate)
+		n.background.Go(func() { n.security.KeepRenewed(n.ctx) })
 	}
 	n.background.Go(n.blobs.CollectGarbage)
 	return nil
@@ -286,7 +269,7 @@ func (n *Node) takeFolders() (*identity.Folders, error) {
 
 // openEncryption reads the master keys and checks the data directories against them, before anything is written.
 func (n *Node) openEncryption(ctx context.Context) (err error) {
-	if n.masterKeys, err = n.cfg.Encryption.Await(ctx, n.log, func() { n.enter("the command that prints the master keys") }); err != nil {
+	if n.masterKeys, err = n.cfg.Encryption.Await(ctx, n.log, func() { n.life.enter("the command that prints the master keys") }); err != nil {
 		return err
 	}
 	return blobfs.CheckEncryption(blobfs.Config{Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
@@ -294,11 +277,11 @@ func (n *Node) openEncryption(ctx context.Context) (err error) {
 
 // openData opens the block store and the tablet server.
 func (n *Node) openData(ctx context.Context) (err error) {
-	n.enter("the block store")
-	if err := n.openStore(ctx); err != nil {
+	n.life.enter("the block store")
+	if err := n.blockStore.Open(ctx, n.masterKeys); err != nil {
 		return fmt.Errorf("open the block store: %w", err)
 	}
-	n.enter("its tablet server")
+	n.life.enter("its tablet server")
 	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.Client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
@@ -306,27 +289,11 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	return n.tabletServer.Start(ctx)
 }
 
-// fail stops the node after an error that prevents it from acknowledging anything.
-func (n *Node) fail(err error) {
-	n.failure.Do(func() {
-		n.serving.Store(false)
-		n.failure.err = err
-		close(n.done)
-	})
-}
-
 // Done is closed when the node has failed or was closed.
-func (n *Node) Done() <-chan struct{} { return n.done }
+func (n *Node) Done() <-chan struct{} { return n.life.done }
 
 // Err returns why the node failed, after Done is closed; nil if it was closed.
-func (n *Node) Err() error {
-	select {
-	case <-n.done:
-		return n.failure.err
-	default:
-		return nil
-	}
-}
+func (n *Node) Err() error { return n.life.failure() }
 
 // RPCAddr returns the address that clients and other nodes connect to.
 func (n *Node) RPCAddr() string { return n.self.Address }
@@ -335,21 +302,17 @@ func (n *Node) RPCAddr() string { return n.self.Address }
 func (n *Node) HTTPAddr() string { return n.monitor.Addr() }
 
 // ID returns the node's id.
-func (n *Node) ID() string { return n.id() }
-
-func (n *Node) id() string        { return n.self.ID() }
-func (n *Node) cluster() string   { return n.self.Cluster() }
-func (n *Node) raftEpoch() uint64 { return n.self.RaftEpoch() }
+func (n *Node) ID() string { return n.self.ID() }
 
 // ClusterID returns the cluster's id.
-func (n *Node) ClusterID() string { return n.cluster() }
+func (n *Node) ClusterID() string { return n.self.Cluster() }
 
 // Close drains and stops the node: it accepts no new work, and finishes what was accepted, or gives it up when ctx ends. No
 // acknowledged write is lost either way.
 func (n *Node) Close(ctx context.Context) error {
-	n.serving.Store(false)
+	n.life.serving.Store(false)
 	err := n.stopParts(ctx)
-	n.fail(nil)
+	n.life.fail(nil)
 	return err
 }
 
@@ -374,7 +337,10 @@ func (n *Node) stopParts(ctx context.Context) error {
 	var errs []error
 	within, cancel := n.abandonment(ctx)
 	defer cancel()
-	n.stopMaster(ctx)
+	n.candidate.Stop()
+	if n.voter != nil { // so that the others need not detect that this node is gone
+		n.voter.TransferLeadership(ctx)
+	}
 	// Cancel what waits for METADATA: it may be this node that no longer serves it.
 	if n.client != nil {
 		errs = append(errs, n.client.Close())
@@ -387,7 +353,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.data.Close()
 	n.blobs.Close()
 	errs = append(errs, n.tabletServer.Close(within))
-	errs = append(errs, n.closeStore())
+	errs = append(errs, n.blockStore.Close())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.Close()
 	n.background.Wait()

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/certs"
-	"github.com/steledb/stele/node/dialer"
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/nodeadmin"
@@ -22,9 +19,9 @@ import (
 func (n *Node) newOperations() {
 	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
 		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.quorum.Check, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
-	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
-		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: func() *master.Master { return n.master },
-		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.store.Load})
+	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
+		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: n.candidate.Master,
+		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.blockStore.Store})
 	n.monitor = monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
 		HTTP: n.cfg.HTTP, Profiles: n.cfg.Profiles, Advertise: n.cfg.Advertise, Transport: func() *certs.Transport { return n.security },
 		Authenticate: func(ctx context.Context, caller *authz.Subject, text string) error {
@@ -45,7 +42,7 @@ func (n *Node) Alive(ctx context.Context) error { return n.monitor.Alive(ctx) }
 
 // checkServing returns an error until the node serves.
 func (n *Node) checkServing() error {
-	if n.serving.Load() {
+	if n.life.serving.Load() {
 		return nil
 	}
 	return &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true}
@@ -59,11 +56,11 @@ func (n *Node) unready() string {
 	if err := n.Err(); err != nil {
 		return err.Error()
 	}
-	if !n.serving.Load() {
+	if !n.life.serving.Load() {
 		if n.ctx.Err() != nil {
 			return "stopping"
 		}
-		return "starting: waiting for " + *n.stage.Load()
+		return "starting: waiting for " + *n.life.stage.Load()
 	}
 	if err := n.tabletServer.Current().Serving(); err != nil {
 		if noLeader := n.quorum.Check(); noLeader != nil {
@@ -83,7 +80,7 @@ func (n *Node) unready() string {
 
 // collectors returns the parts that have metrics now.
 func (n *Node) collectors() []monitor.Collector {
-	if !n.serving.Load() {
+	if !n.life.serving.Load() {
 		return []monitor.Collector{rpcMetrics{n}}
 	}
 	return []monitor.Collector{rpcMetrics{n}, n.status, n.data, n.usage, n.quotas, n.blobs, n.lockServer, n.locks, n.members}
@@ -101,9 +98,9 @@ func (n *Node) parts() []monitor.Part {
 		return monitor.Part{Name: name, Probe: func(context.Context) error { probe(); return nil }}
 	}
 	parts := []monitor.Part{
-		{Name: "the port for clients and nodes", Probe: n.askSelf},
+		{Name: "the port for clients and nodes", Probe: func(ctx context.Context) error { return n.dialer.CallSelf(ctx, &n.peers) }},
 		answers("the tablet server", func() { n.tabletServer.Stats(); n.tabletServer.Users().Loaded() }),
-		answers("the block store", func() { n.store.Load().Repairs() }),
+		answers("the block store", func() { n.blockStore.Store().Repairs() }),
 		answers("the lock service", func() { n.voter.Group(); n.nodeAdmin.Leader() }),
 		answers("the catalog", func() { n.status.ServedTables() }),
 	}
@@ -111,17 +108,4 @@ func (n *Node) parts() []monitor.Part {
 		parts = append(parts, answers("gossip", func() { n.members.Ring().Members() }))
 	}
 	return parts
-}
-
-// askSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
-// node is alive.
-func (n *Node) askSelf(ctx context.Context) error {
-	err := n.peers.Call(ctx, n.id(), dialer.Method, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
-		d.Skip()
-		return d.Err()
-	})
-	if err != nil {
-		return fmt.Errorf("the node does not answer at its own port: %w", err)
-	}
-	return nil
 }

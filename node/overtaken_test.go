@@ -25,7 +25,7 @@ func TestLoadOfDroppedTablet(t *testing.T) {
 		i := slices.IndexFunc(servers, func(v master.TabletServer) bool { return !v.Metadata })
 		if err == nil && i >= 0 {
 			if _, err = n.rows.Between(ctx, 500, nil, nil); err == nil {
-				if err := c.Load(ctx, &servers[i], &gone, n.master.Sequencer()); !errors.Is(err, master.ErrOvertaken) {
+				if err := c.Load(ctx, &servers[i], &gone, n.candidate.Master().Sequencer()); !errors.Is(err, master.ErrOvertaken) {
 					t.Errorf("a tablet without a row: %v", err)
 				}
 				return

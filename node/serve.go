@@ -51,7 +51,7 @@ func (n *Node) serve(listener net.Listener) error {
 	listener = n.security.Guard(listener, 0, n.refuseConn)
 	n.background.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, rpc.ErrServerClosed) {
-			n.fail(fmt.Errorf("serve clients: %w", err))
+			n.life.fail(fmt.Errorf("serve clients: %w", err))
 		}
 	})
 	return nil
@@ -59,12 +59,12 @@ func (n *Node) serve(listener net.Listener) error {
 
 // register registers all methods at the node's port.
 func (n *Node) register(server *rpc.Server) {
-	n.dispatch = dispatch.New(dispatch.Config{ID: n.id, Authz: n.authz, Peers: &n.peers, Serving: n.checkServing, CheckLeader: n.quorum.Check,
-		MasterEpoch: func() uint64 { return n.master.Epoch() }, LastMaster: n.epochs.Last}, server)
+	n.dispatch = dispatch.New(dispatch.Config{ID: n.self.ID, Authz: n.authz, Peers: &n.peers, Serving: n.checkServing, CheckLeader: n.quorum.Check,
+		MasterEpoch: n.candidate.Epoch, LastMaster: n.epochs.Last}, server)
 	n.authz.Guard(authz.Guard{}, formation.MethodHello, formation.MethodPromise, formation.MethodJoin)
 	n.former.Handle(server)
 	n.authz.Guard(authz.Guard{}, blobapi.Methods()...)
-	blobapi.Serve(server, n.servePeer)
+	blobapi.Serve(server, n.blockStore.Peer)
 	for _, m := range metaapi.Methods() {
 		n.authz.Guard(lockserver.Guard(m), m)
 	}
@@ -84,6 +84,3 @@ func (n *Node) register(server *rpc.Server) {
 
 // spawnedMax bounds the calls that wait for the disk or for each other: as many as clients have in flight under heavy load.
 const spawnedMax = 1024
-
-// isMaster reports whether this node is the master.
-func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }

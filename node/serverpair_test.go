@@ -96,7 +96,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 	}
 	s := n.tabletServer.Current()
 	n.stopMaster(ctx) // or it would have the root tablet loaded again at once
-	for n.master.Epoch() != 0 && ctx.Err() == nil {
+	for n.candidate.Epoch() != 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	for _, id := range ids { // whose place is known from then on

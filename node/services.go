@@ -6,9 +6,11 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/assign"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
+	"github.com/steledb/stele/node/blockstore"
+	"github.com/steledb/stele/node/candidate"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
@@ -30,95 +32,87 @@ import (
 	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
 
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
-	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
-	masterEpoch := func() uint64 { return n.master.Epoch() }
-	n.dialer = dialer.New(dialer.Config{ID: n.id, Cluster: n.cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
+	n.candidate = candidate.New(candidate.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Meta: &n.meta, Stable: n.cfg.VoterStable})
+	theMaster, rows := n.candidate.Master, func() *metarows.Table { return n.rows }
+	masterEpoch := n.candidate.Epoch
+	n.dialer = dialer.New(dialer.Config{ID: n.self.ID, Cluster: n.self.Cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
 		Transport: func() *certs.Transport { return n.security }})
-	n.quorum = quorum.Config{ID: n.id, Leased: n.leased, Group: n.raftGroup, Members: n.gossipMembers}
+	n.quorum = quorum.Config{ID: n.self.ID, Leased: func() bool { return n.tabletServer.Leased() }, Group: n.raftGroup,
+		Members: func() []gossip.Member { return n.members.Gossiped() }}
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Meta: &n.meta, CheckLeader: n.quorum.Check, Serving: n.checkServing}
-	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
-		Meta: &n.meta, Catalog: &n.catalog, MayRemove: func(ctx context.Context, id string) error { return n.nodeAdmin.CheckQuorumWithout(ctx, id) }, Fail: n.fail, Forget: n.forgetRemoved})
-	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: n.retiredFolders, Fail: n.fail})
+	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.self.ID, Cluster: n.self.Cluster,
+		Meta: &n.meta, Catalog: &n.catalog, MayRemove: func(ctx context.Context, id string) error { return n.nodeAdmin.CheckQuorumWithout(ctx, id) }, Fail: n.life.fail, Forget: func(gone map[string]bool) {
+			n.members.ForgetRemoved(gone)
+			if n.security != nil {
+				n.background.Go(func() { n.security.DisconnectRemoved(n.ctx, gone) })
+			}
+		}})
+	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: func() map[string]bool { return n.blockStore.Retired() }, Fail: n.life.fail})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
-		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: n.logDiskFull, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
+		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
 		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialer.Dial})
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
 	n.locks = lockclient.New(lockclient.Config{Ctx: n.ctx, Log: n.log, Name: n.cfg.Name, Self: &n.self, Meta: &n.meta, Catalog: &n.catalog,
-		Group: n.ownGroup, Members: n.gossipMembers, Addresses: n.members.Addresses, Connect: n.dialLockService})
+		Group: func() lockclient.Group {
+			if group := n.raftGroup(); group != nil { // not a nil pointer in an interface
+				return group
+			}
+			return nil
+		}, Members: n.members.Gossiped, Addresses: n.members.Addresses, Connect: func(ctx context.Context, addr string) (*rpc.Conn, error) {
+			return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: n.security.Dialer("")})
+		}})
+	n.blockStore = blockstore.New(blockstore.Config{Background: &n.background, Log: n.log, DataDirs: n.cfg.DataDirs, ExtentBytes: n.cfg.ExtentBytes, Reserve: n.disks.Reserve,
+		Budget: n.cfg.budget(), Locks: n.locks, Meta: &n.meta, Catalog: &n.catalog, Members: n.blobMembers, Unready: n.unready})
 	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
-		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.locks.NotVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
+		Authz: n.authz, Group: func() lockserver.Group {
+			if group := n.raftGroup(); group != nil {
+				return group
+			}
+			return nil
+		}, Elsewhere: n.locks.NotVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
 	n.users = users.New(users.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		ForgetQuota: func(ctx context.Context, name string) (bool, error) { return n.quotas.ForgetUser(ctx, name) },
 		Transport:   func() *certs.Transport { return n.security }, Signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, Cluster: n.ClusterID})
 	n.newCertificates()
-	n.commands = command.New(command.Config{Log: n.log, ID: n.id, RaftEpoch: n.raftEpoch, Peers: &n.peers, Master: theMaster, Meta: &n.meta, Gate: &n.epochs,
+	n.commands = command.New(command.Config{Log: n.log, ID: n.self.ID, RaftEpoch: n.self.RaftEpoch, Peers: &n.peers, Master: theMaster, Meta: &n.meta, Gate: &n.epochs,
 		Serving: n.checkServing, BecomeVoter: func(ctx context.Context, h command.Header) error { return n.voter.StartVoting(ctx, h) }, Promote: n.authority.Promote})
 	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
-	n.tabletServer = tabletserver.New(tabletserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.id, Addr: n.RPCAddr, Locks: n.locks, Catalog: &n.catalog,
-		Table: rows, Roots: n.roots, Store: n.store.Load, Members: n.blobMembers, MetadataNodes: func() []string { return n.client.MetadataNodes() }, Commands: n.commands,
-		Fail: n.fail, Budget: n.cfg.budget(), Reservation: &n.reservation, MetadataSplitBytes: n.cfg.metadataSplitBytes})
+	n.tabletServer = tabletserver.New(tabletserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Addr: n.RPCAddr, Locks: n.locks, Catalog: &n.catalog,
+		Table: rows, Roots: n.roots, Store: n.blockStore.Store, Members: n.blobMembers, MetadataNodes: func() []string { return n.client.MetadataNodes() }, Commands: n.commands,
+		Fail: n.life.fail, Budget: n.cfg.budget(), Reservation: &n.reservation, MetadataSplitBytes: n.cfg.metadataSplitBytes})
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
-		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: masterEpoch, CheckUser: n.users.Check,
+		Peers: &n.peers, Epochs: &n.epochs, ID: n.self.ID, MasterEpoch: masterEpoch, CheckUser: n.users.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
 		Server: func() quotas.Server {
 			s := n.tabletServer.Current()
 			return quotas.Server{Name: s.Name, Tablets: s.Users, Metadata: s.Metadata}
 		}})
-	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.id,
+	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.self.ID,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
 		Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
-	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.id, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
+	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
-	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.id, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
+	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
 		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster})
-	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
-		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },
+	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Meta: &n.meta,
+		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.blockStore.Store, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots})
 	n.locator = func() locate.Locator { return n.client }
-	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
+	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
 }
 
-// leased reports whether the node's lock is certainly held, or it has none yet.
-func (n *Node) leased() bool {
-	s := n.tabletServer.Current()
-	return s == nil || s.Serving() == nil
-}
-
-// lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.
-func (n *Node) lockGroup() lockserver.Group {
-	if group, _ := n.voter.Group(); group != nil {
-		return group
-	}
-	return nil
-}
-
-// logDiskFull reports whether the disk of the node's Raft log is full, and whether it has one.
-func (n *Node) logDiskFull() (full, votes bool) {
-	group, _ := n.voter.Group()
-	return group != nil && group.DiskFull(), group != nil
-}
-
-// ownGroup returns the node's Raft group for its own requests; nil if the node does not vote.
-func (n *Node) ownGroup() lockclient.Group {
-	if group, _ := n.voter.Group(); group != nil {
-		return group
-	}
-	return nil
-}
-
-// gossipMembers returns the members by gossip; none if gossip is off.
-func (n *Node) gossipMembers() []gossip.Member {
-	if ring := n.members.Ring(); ring != nil {
-		return ring.Members()
-	}
-	return nil
+// tabletsForMaster returns what a master's access to tablets needs.
+func (n *Node) tabletsForMaster() assign.Config {
+	return assign.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Metadata: n.rows, Commands: n.commands, Store: n.blockStore.Store,
+		Members: n.blobMembers.Members, AddressOf: n.members.AddressOf}
 }

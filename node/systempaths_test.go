@@ -62,7 +62,7 @@ func TestSystemFiles(t *testing.T) {
 		return map[string]error{"set": set, "acquire": acquire, "set ACL": acl, "delete": s.Delete(ctx, path, metaapi.AnyGeneration, metaapi.SetOptions{Session: id})}
 	}
 	for _, path := range []string{
-		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.id(), "/nodes/" + n.id(), "/removed/x", "/tables/t",
+		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.self.ID(), "/nodes/" + n.self.ID(), "/removed/x", "/tables/t",
 		"/recovery/x", "/logs/x", "/root", gc.StatePath, "/nodes/a/b/c",
 	} {
 		for what, err := range changes(client, path) {

@@ -45,7 +45,7 @@ func TestMetadataByHand(t *testing.T) {
 	if err := c.Tablets().Compact(ctx, name, client.TabletRef{Row: "z"}, true); err != nil {
 		t.Errorf("compact a tablet: %v", err)
 	}
-	if got, err := c.Tablets().Move(ctx, name, client.TabletRef{Row: "z"}, n.cfg.Name); err != nil || got.Node != n.id() {
+	if got, err := c.Tablets().Move(ctx, name, client.TabletRef{Row: "z"}, n.cfg.Name); err != nil || got.Node != n.self.ID() {
 		t.Errorf("move to where it is: %+v, %v", got, err)
 	}
 	if _, err := c.Table("t").Get(ctx, "r"); err != nil {

@@ -17,7 +17,6 @@ const (
 var (
 	largePackages = map[string]int{}
 	largeTypes    = map[string]int{
-		"node.Node":     69,
 		"tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{

@@ -24,6 +24,15 @@ const (
 
 func (s *Service) keys() keydir.Dir { return s.Transport().Keys }
 
+// TakeFrom is Take for a new voter, from the master's node. A voter without the key is better than no voter.
+func (s *Service) TakeFrom(ctx context.Context, masterID string) error {
+	err := s.Take(ctx, []string{masterID})
+	if errors.Is(err, ErrNoKey) {
+		return nil
+	}
+	return err
+}
+
 // Take fetches the authority's key for this node, which votes or is about to. The caller holds the voter's lock. Errors: ErrNoKey, those of
 // the called nodes, and of the disk.
 func (s *Service) Take(ctx context.Context, from []string) error {

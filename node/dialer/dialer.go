@@ -68,3 +68,21 @@ func (d *Dialer) Dial(ctx context.Context, id string) (*rpc.Conn, error) {
 	_ = conn.Close()
 	return nil, err
 }
+
+// Peers calls methods of nodes over persistent connections.
+type Peers interface {
+	Call(ctx context.Context, id, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error
+}
+
+// CallSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
+// node is alive.
+func (d *Dialer) CallSelf(ctx context.Context, peers Peers) error {
+	err := peers.Call(ctx, d.ID(), Method, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+		d.Skip()
+		return d.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("the node does not answer at its own port: %w", err)
+	}
+	return nil
+}

@@ -90,6 +90,15 @@ func (sv *Service) Nodes(ctx context.Context) ([]Node, error) {
 	return all, nil
 }
 
+// IDs returns the ids of all nodes of the cluster. Errors: those of Nodes.
+func (sv *Service) IDs(ctx context.Context) (ids []string, err error) {
+	all, err := sv.Nodes(ctx)
+	for _, x := range all {
+		ids = append(ids, x.ID)
+	}
+	return ids, err
+}
+
 // member returns the gossip state of a node.
 func (sv *Service) member(id string) (gossip.Member, bool) {
 	if ring := sv.Ring(); ring != nil {

@@ -60,3 +60,29 @@ func New(cfg Config) *Service {
 
 // Ring returns the node's part of gossip; nil before Start, and if gossip is off.
 func (sv *Service) Ring() *gossip.Ring { return sv.ring.Load() }
+
+// Gossiped returns the members by gossip; none if gossip is off.
+func (sv *Service) Gossiped() []gossip.Member {
+	if ring := sv.Ring(); ring != nil {
+		return ring.Members()
+	}
+	return nil
+}
+
+// AliveVoters returns the ids of the other nodes that vote and are alive, by gossip.
+func (sv *Service) AliveVoters() (ids []string) {
+	for _, m := range sv.Gossiped() {
+		if m.Voter && !m.Self && m.State == gossip.Alive {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// SetGossipKeys makes gossip, if it runs, use keys, the first of which encrypts.
+func (sv *Service) SetGossipKeys(keys [][]byte) error {
+	if ring := sv.Ring(); ring != nil {
+		return ring.SetKeys(keys)
+	}
+	return nil
+}

@@ -100,6 +100,12 @@ func (s *Service) Stats() tablet.Stats {
 	return t
 }
 
+// Leased reports whether the node's lock is certainly held, or it has none yet.
+func (s *Service) Leased() bool {
+	c := s.Current()
+	return c == nil || c.Serving() == nil
+}
+
 // Start opens the tablet server, under another lock if the current one is lost meanwhile: a commit log can be begun only under a lock.
 func (s *Service) Start(ctx context.Context) error {
 	for {

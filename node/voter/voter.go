@@ -84,6 +84,12 @@ func (v *Voter) Group() (*raftmeta.Group, <-chan struct{}) {
 	return v.mu.group, v.mu.changed
 }
 
+// DiskFull reports whether the disk of the node's Raft log is full, and whether it has one.
+func (v *Voter) DiskFull() (full, votes bool) {
+	group, _ := v.Group()
+	return group != nil && group.DiskFull(), group != nil
+}
+
 // Votes reports whether the node votes, and returns a channel that is closed when that changes.
 func (v *Voter) Votes() (votes bool, changed <-chan struct{}) {
 	group, changed := v.Group()

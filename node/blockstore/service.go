@@ -1,0 +1,112 @@
+package blockstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/node/budget"
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/members"
+	"github.com/steledb/stele/node/namespace"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// Config is what the package needs.
+type Config struct {
+	Background  *sync.WaitGroup
+	Log         *slog.Logger
+	DataDirs    []string
+	ExtentBytes int64 // 0 is the default
+	Reserve     func() int64
+	Budget      budget.Budget
+	Locks       Locks
+	Meta        *namespace.Access
+	Catalog     *namespace.Catalog
+	Members     *members.Blobs
+	Unready     func() string // why the node does not serve
+}
+
+// Locks is the node's session with the lock service.
+type Locks interface {
+	// UntilLeader repeats do until the lock service has a leader.
+	UntilLeader(ctx context.Context, do func(context.Context) error) error
+	// Hold acquires another lock after the current one is lost.
+	Hold(ctx context.Context) error
+	// Guard makes a change fail unless the node holds its lock.
+	Guard() metaapi.SetOptions
+}
+
+// Service has the node's part of the block store.
+type Service struct {
+	Config
+	store atomic.Pointer[blobfs.Store]
+}
+
+// New creates a service. Nothing is open before Open.
+func New(cfg Config) *Service { return &Service{Config: cfg} }
+
+// Open opens the node's part of the block store. Its files are encrypted if there are master keys.
+func (s *Service) Open(ctx context.Context, masterKeys []blobfs.MasterKey) error {
+	for {
+		err := s.Locks.UntilLeader(ctx, s.Members.Read)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || s.Meta.Current().Err() == nil {
+			return err
+		}
+		s.Log.Warn("lock service session lost while opening the block store; opening another", "err", err)
+		if err := s.Locks.Hold(ctx); err != nil {
+			return err
+		}
+	}
+	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: s.Members, Lists: lists{s}, Logs: replog.Config{WindowBytes: int(s.Budget.LogWindow)},
+		Repair: repair.Config{Workers: s.Budget.Copies}, WindowBytes: s.Budget.BlobWindow}, blobfs.Config{
+		Folders: identity.BlobFolders(s.DataDirs), Logger: s.Log.With("part", "blobfs"), ReserveBytes: s.Reserve(), ExtentBytes: s.ExtentBytes,
+		MasterKeys: masterKeys,
+	})
+	if err != nil {
+		return err
+	}
+	s.store.Store(store)
+	s.Background.Go(s.Members.Follow)
+	return nil
+}
+
+// Store returns the block store; nil until it is open.
+func (s *Service) Store() *blobfs.Store { return s.store.Load() }
+
+// Close closes the block store, if it is open.
+func (s *Service) Close() (err error) {
+	if store := s.Store(); store != nil {
+		err = store.Close()
+	}
+	s.Members.Close()
+	return err
+}
+
+// Peer returns the part of the block store that this node offers to others.
+func (s *Service) Peer() (blobapi.Peer, error) {
+	if store := s.Store(); store != nil {
+		return store.Peer(), nil
+	}
+	return nil, fmt.Errorf("%w: %s", blobapi.ErrUnreachable, s.Unready())
+}
+
+// Retired returns which of the store's directories have failed.
+func (s *Service) Retired() map[string]bool {
+	retired := map[string]bool{}
+	if store := s.Store(); store != nil {
+		for _, f := range store.Stats().Folders {
+			retired[f.Path] = f.Retired != nil
+		}
+	}
+	return retired
+}
