@@ -11,6 +11,8 @@
 //   - A request struct, such as MutateRequest, holds the parameters of a method. Its Append encodes
 //     them for a client; its Decode decodes them for a node.
 //   - Functions such as AppendTimestamp and DecodeTimestamp do the same for results.
+//   - Results with json tags are printed by the commands with --json. Their lists are empty after
+//     Decode, and not nil, so that JSON spells them [].
 //   - ToRPC and FromRPC convert Go errors to wire errors and back, with the table of kinds in
 //     codes.go.
 //

@@ -11,6 +11,12 @@
 //   - A Grid is a table of output.
 //   - A Progress is a bar or lines about long-running work.
 //
+// # JSON
+//
+// The output of --json is a stable interface, which golden files in testdata check (clitest.Golden). Names
+// in JSON are tags of the type that has the data, such as a result in client/api. A command has a type of
+// its own only where the output has another shape.
+//
 // # Goroutines
 //
 //	goroutine     started by      ends when                          owns
