@@ -125,7 +125,7 @@ func (r *request) measure(t *testing.T, conn net.Conn) {
 // TestServerAllocationsOfPrincipals is the same over TLS, for a principal with a right on one family of two. Allocations of both
 // ends of the TLS connection count.
 func TestServerAllocationsOfPrincipals(t *testing.T) {
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 60*time.Second)
 	if _, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {

@@ -15,7 +15,7 @@ import (
 // nothing to the log of administrators' actions, and an administrator of one table nothing to that of the cluster's.
 func TestRefusedGrantsAreRefusals(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 60*time.Second)
 	good(admin.Tables().Create(ctx, "web", table.FamilySpec{Name: "f"}))

@@ -18,7 +18,7 @@ import (
 // TestTokensOfThoseWhoLeft: the audit log has a join token, by its id, even if the caller left before it was created.
 func TestTokensOfThoseWhoLeft(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx := f.impatient(0), within(t, 60*time.Second)
 	answered := map[string]bool{}
@@ -52,7 +52,7 @@ func TestTokensOfThoseWhoLeft(t *testing.T) {
 }
 
 // audited returns a log of node 0, which is stopped for that.
-func (f *fleet) audited(name string) string {
+func (f *testCluster) audited(name string) string {
 	f.t.Helper()
 	f.stop(0) // when what was begun is done, and written
 	return string(good(os.ReadFile(filepath.Join(f.cfgs[0].Security, "audit", name))))
@@ -62,7 +62,7 @@ func (f *fleet) audited(name string) string {
 // fails, and no row is.
 func TestChangesSayWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx, self := f.client(0), within(t, 60*time.Second), f.nodes[0].ID()
 	good(admin.Tables().Create(ctx, "web", table.FamilySpec{Name: "f"}))

@@ -68,7 +68,7 @@ func TestLostDisks(t *testing.T) {
 
 // awaitLogReplicas waits until what node i appends to its commit logs goes to n nodes: that of METADATA's tablets, too, if
 // it has some.
-func awaitLogReplicas(t *testing.T, f *fleet, i, n int) {
+func awaitLogReplicas(t *testing.T, f *testCluster, i, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// fleet is a cluster of nodes in one process, on loopback.
-type fleet struct {
+// testCluster is a cluster of nodes in one process, on loopback.
+type testCluster struct {
 	t     testing.TB
 	addrs []string
 	nodes []*node.Node
@@ -25,9 +25,9 @@ type fleet struct {
 	as    *pki.Credential // of the clients; nil for plain ones
 }
 
-// newFleet prepares n nodes that expect each other.
-func newFleet(t testing.TB, n int) *fleet {
-	f := &fleet{t: t, nodes: make([]*node.Node, n)}
+// newTestCluster prepares n nodes that expect each other.
+func newTestCluster(t testing.TB, n int) *testCluster {
+	f := &testCluster{t: t, nodes: make([]*node.Node, n)}
 	for i := range n {
 		addr, err := testport.New()
 		if err != nil {
@@ -50,7 +50,7 @@ func newFleet(t testing.TB, n int) *fleet {
 	return f
 }
 
-func (f *fleet) start(i int) {
+func (f *testCluster) start(i int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -60,7 +60,7 @@ func (f *fleet) start(i int) {
 }
 
 // open starts node i, if it can be.
-func (f *fleet) open(ctx context.Context, i int) (*node.Node, error) {
+func (f *testCluster) open(ctx context.Context, i int) (*node.Node, error) {
 	n, err := node.Start(ctx, f.cfgs[i])
 	if err == nil {
 		f.nodes[i] = n
@@ -69,7 +69,7 @@ func (f *fleet) open(ctx context.Context, i int) (*node.Node, error) {
 }
 
 // startAll starts those that do not run, all at once.
-func (f *fleet) startAll() {
+func (f *testCluster) startAll() {
 	f.t.Helper()
 	var wg sync.WaitGroup
 	for i := range f.nodes {
@@ -83,7 +83,7 @@ func (f *fleet) startAll() {
 	}
 }
 
-func (f *fleet) stop(i int) {
+func (f *testCluster) stop(i int) {
 	if f.nodes[i] == nil {
 		return
 	}
@@ -95,7 +95,7 @@ func (f *fleet) stop(i int) {
 	f.nodes[i] = nil
 }
 
-func (f *fleet) client(i int) *client.Client {
+func (f *testCluster) client(i int) *client.Client {
 	f.t.Helper()
 	c, err := client.Open(context.Background(), f.nodes[i].RPCAddr(), client.Config{Credential: f.as})
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *fleet) client(i int) *client.Client {
 }
 
 // await waits until the group as node i sees it is as wanted.
-func (f *fleet) await(i int, what string, ok func(*client.RaftStatus) bool) *client.RaftStatus {
+func (f *testCluster) await(i int, what string, ok func(*client.RaftStatus) bool) *client.RaftStatus {
 	f.t.Helper()
 	c := f.client(i)
 	var last *client.RaftStatus
@@ -144,7 +144,7 @@ func votersAlive(n int) func(*client.RaftStatus) bool {
 // voters; it lives on without any one of them, and comes back whole.
 func TestThreeNodesFormOne(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3)
+	f := newTestCluster(t, 3)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
 	}

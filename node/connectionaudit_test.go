@@ -15,7 +15,7 @@ import (
 // often. Connections that just end are not.
 func TestTurnedAwayAtTLS(t *testing.T) {
 	t.Parallel()
-	f, first, log := secureFleet(t, 1)
+	f, first, log := secureTestCluster(t, 1)
 	f.startAll()
 	addr, now := f.nodes[0].RPCAddr(), time.Now()
 	probe := good(net.Dial("tcp", addr)) // as a load balancer does
@@ -35,14 +35,14 @@ func TestTurnedAwayAtTLS(t *testing.T) {
 		"other_cluster": sign(other, "far", now, time.Hour),
 	} {
 		blind := pki.NewEndpoint(caller, pki.Options{}).DialNode("")
-		blind.VerifyConnection = nil // it does not mind whom it talks to
+		blind.VerifyConnection = nil // it accepts any server
 		for i := range tries {
-			if got := say(t, addr, blind, []byte{0x94, 0x00, 0x01, 0xa4, 'p', 'i', 'n', 'g', 0x90}); got != "" {
+			if got := send(t, addr, blind, []byte{0x94, 0x00, 0x01, 0xa4, 'p', 'i', 'n', 'g', 0x90}); got != "" {
 				t.Errorf("%s, try %d: answered %q", code, i, got)
 			}
 		}
 	}
-	say(t, addr, nil, []byte("GET / HTTP/1.0\r\n\r\n"))
+	send(t, addr, nil, []byte("GET / HTTP/1.0\r\n\r\n"))
 	broken := good(net.Dial("tcp", addr))
 	if err := broken.Close(); err != nil {
 		t.Fatal(err)

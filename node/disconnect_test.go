@@ -14,7 +14,7 @@ import (
 // reason. Other connections stay.
 func TestConnectionsOfTheRevoked(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 90*time.Second)
 	conns := map[string]*rpc.Conn{}

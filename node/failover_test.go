@@ -77,7 +77,7 @@ func TestTabletsGoOn(t *testing.T) {
 }
 
 // awaitAllLogReplicas waits until what any node appends goes to three.
-func awaitAllLogReplicas(t *testing.T, f *fleet) {
+func awaitAllLogReplicas(t *testing.T, f *testCluster) {
 	t.Helper()
 	for i := range f.nodes {
 		awaitLogReplicas(t, f, i, 3)

@@ -16,7 +16,7 @@ import (
 // check came first.
 func TestRightsBeforeFilters(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	users := map[string]*pki.Credential{}
 	for _, name := range []string{"reader", "writer", "nobody", "disabled", "revoked"} {

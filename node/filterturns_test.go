@@ -24,7 +24,7 @@ func slowRead(t *testing.T, n int) func(*wire.Encoder) {
 // of a check-and-mutate. When the connection of the slow ones is closed, their work ends.
 func TestFilterTurns(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	if err := admin.Table("t").Apply(ctx, client.NewRowMutation("slow").Set("f:q", bytes.Repeat([]byte("x"), 120<<10))); err != nil {
 		t.Fatal(err)

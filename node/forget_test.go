@@ -17,7 +17,7 @@ func TestEveryNodeForgets(t *testing.T) {
 	t.Parallel()
 	t.Run("open", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t, 5)
+		f := newTestCluster(t, 5)
 		for i := range f.cfgs {
 			f.cfgs[i].Expect, f.cfgs[i].Join = 5, f.addrs[:3]
 		}
@@ -36,7 +36,7 @@ func TestEveryNodeForgets(t *testing.T) {
 	})
 }
 
-func testForgets(t *testing.T, f *fleet) {
+func testForgets(t *testing.T, f *testCluster) {
 	f.startAll()
 	const away, gone = 3, 4
 	f.await(0, "five voters", votersAlive(5))

@@ -5,7 +5,7 @@ import "testing"
 // TestFullNodeDoesNotStopTheOthers: of three nodes one has no free disk space, and the two others vote.
 func TestFullNodeDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3)
+	f := newTestCluster(t, 3)
 	f.start(0)
 	for i := range f.cfgs {
 		f.cfgs[i].Join = f.addrs[:1]

@@ -26,7 +26,7 @@ import (
 )
 
 // keyFleet is a secured cluster of n nodes, of which all run.
-func keyFleet(t *testing.T, n int, edit func(f *fleet, i int)) (*fleet, *transcript) {
+func keyFleet(t *testing.T, n int, edit func(f *testCluster, i int)) (*testCluster, *transcript) {
 	f, log := tokenFleet(t, n)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -45,7 +45,7 @@ func keyFleet(t *testing.T, n int, edit func(f *fleet, i int)) (*fleet, *transcr
 }
 
 // ids returns the ids of these nodes.
-func (f *fleet) ids(nodes ...int) (ids []string) {
+func (f *testCluster) ids(nodes ...int) (ids []string) {
 	for _, i := range nodes {
 		ids = append(ids, f.nodes[i].ID())
 	}
@@ -65,7 +65,7 @@ func ringWith(t *testing.T, cluster, id string, keys [][]byte) *gossip.Ring {
 // and is alive to all. No log and no other file has any key.
 func TestRemovalReplacesGossipKey(t *testing.T) {
 	t.Parallel()
-	f, log := keyFleet(t, 5, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	f, log := keyFleet(t, 5, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	const away, gone = 3, 4
 	ctx := within(t, 120*time.Second)
 	up := []int{0, 1, 2}
@@ -124,7 +124,7 @@ func TestRemovalReplacesGossipKey(t *testing.T) {
 }
 
 // testOldKeyIsUseless has members with the old key of gossip, and for comparison one with the new key, try to join each node.
-func testOldKeyIsUseless(t *testing.T, f *fleet, up []int, old, now [][]byte) {
+func testOldKeyIsUseless(t *testing.T, f *testCluster, up []int, old, now [][]byte) {
 	t.Helper()
 	ctx, cluster := within(t, 60*time.Second), f.nodes[0].ClusterID()
 	out, in := ringWith(t, cluster, "n00out", old), ringWith(t, cluster, "n00in", now)
@@ -146,7 +146,7 @@ func testOldKeyIsUseless(t *testing.T, f *fleet, up []int, old, now [][]byte) {
 }
 
 // expectNoFileHas looks for a key in the files of all nodes outside of their folders of keys, as bytes and as text.
-func expectNoFileHas(t *testing.T, f *fleet, key []byte) {
+func expectNoFileHas(t *testing.T, f *testCluster, key []byte) {
 	t.Helper()
 	texts := [][]byte{key, fmt.Appendf(nil, "%x", key)}
 	for i := range f.cfgs {
@@ -178,7 +178,7 @@ func expectNoFileHas(t *testing.T, f *fleet, key []byte) {
 // the stage asks. The next master finishes the rotation, and the one that ended has the key when it is back.
 func TestRotationOutlivesMaster(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 240*time.Second)
 	for round, c := range []struct {
 		what  string
@@ -213,7 +213,7 @@ func TestRotationOutlivesMaster(t *testing.T) {
 }
 
 // awaitMaster returns which node is the master.
-func (f *fleet) awaitMaster(t *testing.T) (masterID int) {
+func (f *testCluster) awaitMaster(t *testing.T) (masterID int) {
 	t.Helper()
 	eventually(t, "there is a master", func() bool {
 		masterID = slices.IndexFunc(f.nodes, func(n *node.Node) bool { return n != nil && n.IsMaster() })
@@ -223,7 +223,7 @@ func (f *fleet) awaitMaster(t *testing.T) (masterID int) {
 }
 
 // rotateUntil makes steps of a rotation, by which the master writes the stage last and does nothing of it.
-func (f *fleet) rotateUntil(t *testing.T, ctx context.Context, masterID int, before []byte, stage rollover.KeyStage) {
+func (f *testCluster) rotateUntil(t *testing.T, ctx context.Context, masterID int, before []byte, stage rollover.KeyStage) {
 	t.Helper()
 	eventually(t, "stage "+stage.String(), func() bool {
 		if rec, err := f.nodes[masterID].KeyRotation(ctx); err == nil && rec != nil && rec.Stage == stage && rec.New != rollover.IDOfKey(before) {
@@ -240,7 +240,7 @@ func (f *fleet) rotateUntil(t *testing.T, ctx context.Context, masterID int, bef
 }
 
 // finishRotation makes steps of all nodes that run until the rotation is over.
-func (f *fleet) finishRotation(t *testing.T, ctx context.Context, what string, before []byte) {
+func (f *testCluster) finishRotation(t *testing.T, ctx context.Context, what string, before []byte) {
 	t.Helper()
 	var last []string
 	defer func() {
@@ -271,7 +271,7 @@ func (f *fleet) finishRotation(t *testing.T, ctx context.Context, what string, b
 // TestOperatorReplacesGossipKey: an administrator has the gossip key replaced, also a second time, and the authority stays.
 func TestOperatorReplacesGossipKey(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 2, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	f, _ := keyFleet(t, 2, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	ctx, admin := within(t, 90*time.Second), f.client(1)
 	signer := good(admin.Authority().Status(ctx)).Old
 	seen := [][]byte{f.nodes[0].GossipKeys()[0]}
@@ -296,7 +296,7 @@ func TestOperatorReplacesGossipKey(t *testing.T) {
 // next master does.
 func TestRemovedMasterMakesNoKey(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 120*time.Second)
 	masterID := f.awaitMaster(t)
 	id, before := f.nodes[masterID].ID(), f.nodes[masterID].GossipKeys()
@@ -333,7 +333,7 @@ func TestRecoveryHealsGossip(t *testing.T) {
 }
 
 func testRecoveryHealsGossip(t *testing.T, removal bool) {
-	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	ctx, gone := within(t, 120*time.Second), "n00000000000000ff"
 	masterID := f.awaitMaster(t)
 	behind, other := (masterID+1)%3, (masterID+2)%3
@@ -388,7 +388,7 @@ func testRecoveryHealsGossip(t *testing.T, removal bool) {
 // gets the key in use, so that a rotation that it begins does not start with its outdated key, which a removed node has.
 func TestLostKeyBringsNoOlderBack(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 120*time.Second)
 	masterID := f.awaitMaster(t)
 	away, first := (masterID+1)%3, f.nodes[masterID].GossipKeys()[0]
@@ -422,7 +422,7 @@ func TestLostKeyBringsNoOlderBack(t *testing.T) {
 // TestUnreadableRotation: a record of a rotation that cannot be read is an error, and changes no key.
 func TestUnreadableRotation(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 1, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyFleet(t, 1, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 60*time.Second)
 	before := f.nodes[0].GossipKeys()
 	eventually(t, "the record is written", func() bool { return f.nodes[0].PutFile(ctx, "/security/gossip", []byte(`{"format":2}`)) == nil })

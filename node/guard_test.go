@@ -31,7 +31,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 }
 
 // as returns a client of node i with the credential of cfg.
-func (f *fleet) clientAs(i int, cfg client.Config) *client.Client {
+func (f *testCluster) clientAs(i int, cfg client.Config) *client.Client {
 	f.t.Helper()
 	c, err := client.Open(context.Background(), f.nodes[i].RPCAddr(), cfg)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *fleet) clientAs(i int, cfg client.Config) *client.Client {
 }
 
 // user makes a principal and returns its credential.
-func (f *fleet) user(admin *client.Client, name string) *pki.Credential {
+func (f *testCluster) user(admin *client.Client, name string) *pki.Credential {
 	f.t.Helper()
 	c, _, err := admin.Users().Add(within(f.t, 20*time.Second), name, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *fleet) user(admin *client.Client, name string) *pki.Credential {
 }
 
 // dialAs opens a connection that shows a certificate, or none.
-func (f *fleet) dialAs(i int, caller *pki.Credential) *rpc.Conn {
+func (f *testCluster) dialAs(i int, caller *pki.Credential) *rpc.Conn {
 	f.t.Helper()
 	if caller == nil {
 		caller = pki.AnonymousCredential(f.as.Trust())
@@ -149,7 +149,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 // is there.
 func TestEveryMethodHasGuard(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	if got, want := f.nodes[0].Methods(), f.nodes[0].Guarded(); !slices.Equal(got, want) {
 		t.Errorf("the node answers\n%v, guarded are\n%v", got, want)
@@ -166,7 +166,7 @@ func TestEveryMethodHasGuard(t *testing.T) {
 // one of an unknown principal. The answer for a table without rights equals, word for word, that for a missing table.
 func TestNobodyMayAnything(t *testing.T) {
 	t.Parallel()
-	f, first, log := secureFleet(t, 1)
+	f, first, log := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
@@ -254,7 +254,7 @@ func text(e *rpc.Error, name string) string {
 // cluster it sees all of it.
 func TestMetadataForPrincipals(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
@@ -307,7 +307,7 @@ func TestMetadataForPrincipals(t *testing.T) {
 // TestTokens: an access token makes a connection its principal's, until it ends or is revoked.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	f, _, log := secureFleet(t, 1)
+	f, _, log := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
@@ -381,7 +381,7 @@ func TestTokens(t *testing.T) {
 // Other clients are not.
 func TestTokensAreNotGuessed(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)

@@ -16,7 +16,7 @@ import (
 // neither if it is repeated, nor if a user is added at once.
 func TestRemovalBrokenOff(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	own, err := admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"})
 	if err != nil {
@@ -98,7 +98,7 @@ func TestRemovalBrokenOff(t *testing.T) {
 // of that, the next one of the name has nothing.
 func TestKilledRemoval(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	f.user(admin, "ann")
 	grants := []client.Grant{{Principal: "ann", Rights: "admin"}, {Principal: "ann", Table: "t", Rights: "read"}}

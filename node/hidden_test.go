@@ -81,7 +81,7 @@ func randomFilter(rng *rand.Rand, depth int, sink bool) table.Filter {
 func TestHiddenFamiliesTellNothing(t *testing.T) {
 	t.Parallel()
 	rng := seedOf(t)
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
@@ -197,7 +197,7 @@ func scanned(s *client.Scanner) (all []table.Row, err error) {
 // TestWritesByFamily: what a principal may change, and the exact errors for what it may not.
 func TestWritesByFamily(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)

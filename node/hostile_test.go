@@ -38,11 +38,11 @@ type hostile struct {
 	calls   map[string]func(*wire.Encoder)
 	sent    int
 	heard   int            // bytes
-	met     map[string]int // how often each of tells was heard
+	met     map[string]int // how often each of secrets was received
 }
 
-// tells are the secrets that answers are searched for.
-var selfAudited = []string{"hidden-value", "seen-value", "unauthenticated", "permission_denied", "bad_request", "table_not_found"}
+// secrets are what answers are searched for.
+var secrets = []string{"hidden-value", "seen-value", "unauthenticated", "permission_denied", "bad_request", "table_not_found"}
 
 // message returns a message, which is more or less a request.
 func (h *hostile) message() []byte {
@@ -55,7 +55,7 @@ func (h *hostile) message() []byte {
 	case 2: // what claims to be very long
 		long := [][]byte{{0xdd, 255, 255, 255, 255}, {0xdf, 255, 255, 255, 255}, {0xc6, 255, 255, 255, 255}, {0xdb, 127, 255, 255, 255}, {0xc9, 255, 255, 255, 255, 1}}
 		return append([]byte{0x94, 0, 1, 0xa4, 'r', 'e', 'a', 'd'}, long[r.IntN(len(long))]...)
-	case 3: // answers that nobody has asked for, and kinds of messages that there are not
+	case 3: // unrequested answers, and messages of unknown kinds
 		return []byte{0x94, byte(1 + r.IntN(100)), byte(r.IntN(100)), 0xc0, 0x90}
 	}
 	e := wire.GetEncoder()
@@ -242,13 +242,13 @@ func (h *hostile) listen(c net.Conn, before int, answered chan<- struct{}) {
 				close(answered)
 			}
 		}
-		for _, tell := range selfAudited {
+		for _, tell := range secrets {
 			h.met[tell] += bytes.Count(b[:n], []byte(tell))
 		}
 		if err != nil {
 			return
 		}
-		const tail = 12 // shorter than any of tells: none is counted twice
+		const tail = 12 // shorter than any of secrets: none is counted twice
 		if n > tail {
 			n = copy(b, b[n-tail+1:n])
 		}
@@ -290,7 +290,7 @@ func TestHostileFrames(t *testing.T) {
 	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && times > 0 {
 		total *= times
 	}
-	f, _, log := secureFleet(t, 1)
+	f, _, log := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 6*time.Hour)
 	admin := f.client(0)

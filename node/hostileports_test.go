@@ -40,7 +40,7 @@ type exposed struct {
 	admin  *client.Client
 	keys   string // the folder, empty on an open node
 	first  *keydir.Contents
-	secret map[string]string // what nothing that the node tells may have, by what it is
+	secret map[string]string // what no answer of the node may contain, by what it is
 }
 
 // expose starts a node, with a table.
@@ -262,7 +262,7 @@ func TestHostilePorts(t *testing.T) {
 				send func(ctx context.Context, r *rand.Rand, known bool) (int, error)
 			}
 			ports := []port{{"HTTP", e.sendWeb}, {"streams of gossip", e.sendStream}, {"packets of gossip", e.sendPackets}}
-			if secured { // on an open node anybody may do anything
+			if secured { // on an open node any client may do anything
 				ports = append(ports, port{"Raft", e.sendRaft}, port{"RPC", e.sendRPC})
 			}
 			for _, p := range ports {

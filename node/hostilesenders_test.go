@@ -33,13 +33,13 @@ type target struct {
 	key           []byte // of gossip; nil if it is in the clear
 	// anonymous has no certificate, looker that of a principal that may read the cluster, member that of a node. Nil on an open node.
 	anonymous, looker, member *pki.Endpoint
-	token                     string // of a principal who may read the cluster
+	token                     string // of a principal that may read the cluster
 }
 
 // endWait is how long a node may take to end a connection whose other end is done: far longer than it does.
 const endWait = time.Minute
 
-// sendAll sends on a new connection, with TLS unless who is nil, and waits until the node closes it. It returns the number of bytes received.
+// sendAll sends on a new connection, with TLS unless caller is nil, and waits until the node closes it. It returns the number of bytes received.
 func sendAll(ctx context.Context, from net.IP, addr string, caller *pki.Endpoint, parts ...[]byte) (heard int64, err error) {
 	d := net.Dialer{}
 	if from != nil {
@@ -204,7 +204,7 @@ func (t *target) sendRaft(ctx context.Context, r *rand.Rand, known bool) (int, e
 	b := pick(r, greeting, mutate(r, greeting), greeting[:r.IntN(len(greeting))], append([]byte{'R'}, noise(r, make([]byte, r.IntN(300)))...),
 		t.raftGreeting(t.cluster, t.node, t.node), t.raftGreeting("another", "mallory", t.node), []byte{'R', 255, 255}, []byte{'R', 4, 0})
 	caller := pick(r, t.anonymous, t.looker)
-	if r.IntN(100) == 0 { // in the clear, for which it takes half a second to be told so
+	if r.IntN(100) == 0 { // in plain text, which is refused after half a second
 		caller = nil
 	}
 	return 1, t.send(ctx, nil, t.rpc, caller, append(b, raftFrame(raftMessage(2, ^uint64(0)))...))
@@ -231,7 +231,7 @@ func gossipMessage(r *rand.Rand) []byte {
 		return append([]byte{kind}, bytes.Repeat([]byte{pick[byte](r, 0x91, 0x81, 0xdd)}, r.IntN(1200))...)
 	case 3:
 		return append([]byte{kind}, pick(r, "\x81\xa4Node\xdb\x7f\xff\xff\xff", "\x81\xa5Nodes\xce\x7f\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\x81\xaaUserMsgLen\xce\x01\x00\x00\x00")...)
-	case 4: // of a node of no run, or with nothing that it should tell
+	case 4: // of a node of no run, or with nothing of what it should contain
 		return mutate(r, append([]byte{pick[byte](r, 3, 4, 5)}, asMap("Node", str(50), "From", str(20), "Incarnation", r.Uint32(), "Addr", noise(r, make([]byte, r.IntN(20))), "Port", 7107, "Meta", noise(r, make([]byte, r.IntN(600))), "Vsn", []byte{1, 5, 2, 0, 0, 0})...))
 	case 5:
 		return mutate(r, append([]byte{0}, asMap("SeqNo", r.Uint32(), "Node", str(30), "SourceNode", str(30))...))
@@ -271,7 +271,7 @@ func (t *target) stream(r *rand.Rand, known bool) []byte {
 		}
 		head := binary.BigEndian.AppendUint32([]byte{10}, uint32(len(m)+sealedMore))
 		return append(append(t.gossipLabel(), head...), t.sealed(r, head, m)...)
-	case known: // in the clear anybody is
+	case known: // in plain text any sender is
 		return append(t.gossipLabel(), m...)
 	}
 	crypt := binary.BigEndian.AppendUint32([]byte{10}, pick(r, uint32(len(m)), r.Uint32(), 0, 1<<20, 20<<20))

@@ -14,7 +14,7 @@ import (
 // do not keep another node from connecting.
 func TestVotersAreLetIn(t *testing.T) {
 	t.Parallel()
-	f, first, _ := secureFleet(t, 1)
+	f, first, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 2*endWait)
 	raft := good(f.client(0).Nodes().RaftStatus(ctx))

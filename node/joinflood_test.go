@@ -19,7 +19,7 @@ import (
 )
 
 // strangerFrom connects by TLS without a certificate, from an address of loopback.
-func (f *fleet) strangerFrom(ctx context.Context, from, addr string) (*rpc.Conn, error) {
+func (f *testCluster) strangerFrom(ctx context.Context, from, addr string) (*rpc.Conn, error) {
 	return rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
 		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}}
 		return d.DialContext(ctx, "tcp", addr)

@@ -36,8 +36,8 @@ import (
 
 // tokenFleet is a cluster of one node, made by Initialise, and hosts without keys that are to
 // join it by tokens.
-func tokenFleet(t *testing.T, n int) (*fleet, *transcript) {
-	f, log := newFleet(t, n), &transcript{}
+func tokenFleet(t *testing.T, n int) (*testCluster, *transcript) {
+	f, log := newTestCluster(t, n), &transcript{}
 	for i := range f.cfgs {
 		cfg := &f.cfgs[i]
 		cfg.Security = filepath.Join(cfg.DataDirs[0], certs.FolderName)
@@ -56,7 +56,7 @@ func tokenFleet(t *testing.T, n int) (*fleet, *transcript) {
 }
 
 // give has the hosts from i on join by the token.
-func (f *fleet) give(text string, from int) {
+func (f *testCluster) give(text string, from int) {
 	f.t.Helper()
 	file := filepath.Join(f.t.TempDir(), "token")
 	if err := secretfile.Write(file, []byte(text+"\n")); err != nil {
@@ -67,7 +67,7 @@ func (f *fleet) give(text string, from int) {
 	}
 }
 
-func (f *fleet) token(r client.TokenRequest) *client.CreatedToken {
+func (f *testCluster) token(r client.TokenRequest) *client.CreatedToken {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
 	defer cancel()
@@ -94,7 +94,7 @@ func exists(file string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (f *fleet) authorityFile(i int) string { return filepath.Join(f.cfgs[i].Security, "ca.key") }
+func (f *testCluster) authorityFile(i int) string { return filepath.Join(f.cfgs[i].Security, "ca.key") }
 
 // TestJoinByToken: two hosts that have a token and an address become nodes of a cluster, vote
 // in it and then sign certificates as the first does; no log has a token or key. They start
@@ -217,7 +217,7 @@ type joiner struct {
 func newJoiner(id string) joiner { return joiner{id, good(pki.NewKey())} }
 
 // joinAs asks as a host does, and returns the certificate.
-func (f *fleet) joinAs(text string, j joiner) ([]byte, error) {
+func (f *testCluster) joinAs(text string, j joiner) ([]byte, error) {
 	var leaf []byte
 	pinned := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 	err := f.over(f.addrs[0], pinned, "security.join", func(e *wire.Encoder) {
@@ -238,8 +238,8 @@ func (f *fleet) joinAs(text string, j joiner) ([]byte, error) {
 	return leaf, err
 }
 
-// over makes one call on a new connection, and retries while it is told to.
-func (f *fleet) over(addr string, cfg *tls.Config, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
+// over makes one call on a new connection, and retries while the answer is that it may.
+func (f *testCluster) over(addr string, cfg *tls.Config, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
 	defer cancel()
 	for {
@@ -260,7 +260,7 @@ func (f *fleet) over(addr string, cfg *tls.Config, method string, params func(*w
 }
 
 // ask makes a call with a credential, once.
-func (f *fleet) ask(as *pki.Credential, addr, method string, params func(*wire.Encoder)) (conn *rpc.Conn, err error) {
+func (f *testCluster) ask(as *pki.Credential, addr, method string, params func(*wire.Encoder)) (conn *rpc.Conn, err error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
 	e := pki.NewEndpoint(as, pki.Options{})
@@ -275,7 +275,7 @@ func (f *fleet) ask(as *pki.Credential, addr, method string, params func(*wire.E
 	return conn, conn.Call(ctx, method, params, func(d *wire.Decoder) error { d.Skip(); return d.Err() })
 }
 
-func (f *fleet) credential(i int) *pki.Credential {
+func (f *testCluster) credential(i int) *pki.Credential {
 	return good(pki.ReadCredential(keydir.At(f.cfgs[i].Security).NodeFile()))
 }
 
@@ -448,7 +448,7 @@ func TestTokenStaysHome(t *testing.T) {
 	f, _ := tokenFleet(t, 2)
 	made := f.token(client.TokenRequest{})
 	f.give(made.Text, 1)
-	foreign := good(pki.NewAuthority(f.as.Peer().Cluster, time.Now())) // it even says it is the same cluster
+	foreign := good(pki.NewAuthority(f.as.Peer().Cluster, time.Now())) // it even has the name of the same cluster
 	fake := pki.NewEndpoint(issue(t, foreign, nodeOf(foreign.SignNode, f.nodes[0].ID())), pki.Options{})
 	l := good(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
@@ -539,7 +539,7 @@ func TestRemovedNodeIsTurnedAway(t *testing.T) {
 }
 
 // aged replaces a node's certificate by one that was made so long ago, and returns it.
-func (f *fleet) aged(i int, age time.Duration) *pki.Credential {
+func (f *testCluster) aged(i int, age time.Duration) *pki.Credential {
 	f.t.Helper()
 	a := good(pki.ReadAuthority(f.authorityFile(0)))
 	id := f.credential(i).Peer().Name

@@ -16,7 +16,7 @@ import (
 // administrator. The owner of the keys on the master's host can create another one.
 func TestLastAdminsCredentials(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 60*time.Second)
 	last := func(what string, err error) {

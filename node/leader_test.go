@@ -14,7 +14,7 @@ import (
 // TestQuorumLost: without a majority of the lock service's voters, calls that need it fail early with that reason, and succeed when the voters are back.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3)
+	f := newTestCluster(t, 3)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
 	}

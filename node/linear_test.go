@@ -110,7 +110,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill() // SIGKILL; an error means that it has ended already
-	_ = p.cmd.Wait()         // says "killed"
+	_ = p.cmd.Wait()         // the error is "killed"
 	p.cmd = nil
 }
 

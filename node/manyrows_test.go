@@ -18,7 +18,7 @@ import (
 // the client then requests fewer.
 func TestManyRowsKeepToMemory(t *testing.T) {
 	t.Parallel()
-	n := start(t, t.TempDir()) // 33 MiB are for results, an eighth for an answer: it is there twice, and four have room
+	n := start(t, t.TempDir()) // 33 MiB are for results, an eighth for an answer, which is in memory twice: there is memory for four
 	defer stop(t, n)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()

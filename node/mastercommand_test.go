@@ -15,7 +15,7 @@ import (
 // TestCommandsOfOthers: a node that knows the sequencer of the master commands neither in the master's name nor in its own.
 func TestCommandsOfOthers(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 2)
+	f, _, _ := secureTestCluster(t, 2)
 	f.cfgs[1].Join = f.addrs[:1]
 	f.start(0)
 	f.start(1)

@@ -22,7 +22,7 @@ import (
 
 // checkMetadata waits until METADATA describes whole tables, and the nodes serve exactly what it describes: METADATA's own tablets and those of users
 // join without a gap or an overlap (I4, I5). It returns the numbers of METADATA's own tablets, including the root tablet, and of others.
-func checkMetadata(t *testing.T, f *fleet, c *client.Client, tables int) (own, users int) {
+func checkMetadata(t *testing.T, f *testCluster, c *client.Client, tables int) (own, users int) {
 	t.Helper()
 	why := ""
 	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -34,7 +34,7 @@ func checkMetadata(t *testing.T, f *fleet, c *client.Client, tables int) (own, u
 	return 0, 0
 }
 
-func metadataFault(f *fleet, c *client.Client, tables int) (own, users int, why string) {
+func metadataFault(f *testCluster, c *client.Client, tables int) (own, users int, why string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var metadataTablets []tablet.TabletStats
@@ -183,7 +183,7 @@ func TestMetadataSplits(t *testing.T) {
 			}
 		}
 		n := f.nodes[round%3]
-		if round%2 == 1 { // whoever has most of METADATA
+		if round%2 == 1 { // the node with most of METADATA
 			n = slices.MaxFunc(f.nodes, func(a, b *node.Node) int { return len(a.MetadataTablets()) - len(b.MetadataTablets()) })
 		}
 		if err := n.LoseLock(ctx); err != nil {

@@ -20,7 +20,7 @@ import (
 // TestTableHalfMade: what is written before a table is taken away if the table does not come to be.
 func TestTableHalfMade(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	id := good(admin.Tables().Describe(ctx, "t")).Schema.ID
 	breaks := quota.PrincipalFile("admin") // which is read after both files are written
@@ -46,7 +46,7 @@ func TestTableHalfMade(t *testing.T) {
 // TestLeftoversOfTables: a master that is new takes away what is left over of tables, and nothing of one that is there.
 func TestLeftoversOfTables(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	if err := admin.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{"read_ops": 1000}, 0); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestLeftoversOfTables(t *testing.T) {
 // TestSweepWhileTablesAreMade: files of a table that is being created stay, however often orphans are searched.
 func TestSweepWhileTablesAreMade(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	stop := make(chan struct{})
 	var sweeps sync.WaitGroup

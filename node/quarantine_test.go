@@ -17,7 +17,7 @@ import (
 // A person gets back what the sweep has put aside by mistake, and lets the sweep go on that had halted for it.
 func TestReviveAndResume(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.startAll()
 	content := someBytes(1, 300_000)
 	id, other := putBlob(t, f.client(0), "kept", content), putBlob(t, f.client(0), "other", content)

@@ -37,7 +37,7 @@ func queued(t *testing.T, want int, answered func() bool) bool {
 }
 
 // askedLate are changes of every kind, of which each could be made and can be seen.
-func askedLate(f *fleet, c *client.Client, joinToken string) map[string]func() error {
+func askedLate(f *testCluster, c *client.Client, joinToken string) map[string]func() error {
 	ctx := within(f.t, 60*time.Second)
 	spec, seven := table.FamilySpec{Name: "h"}, table.MaxVersions(7)
 	return map[string]func() error{
@@ -194,7 +194,7 @@ func revokeBeforeChanges(t *testing.T) bool {
 // without a subject is not made.
 func TestReignOfChange(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	_, ctx := secureOne(t, f)
 	n := f.nodes[0]
 	all, err := n.ChangeAsNode(ctx, func() {})

@@ -16,7 +16,7 @@ import (
 )
 
 // impatient returns a client of node i that does not retry.
-func (f *fleet) impatient(i int) *client.Client {
+func (f *testCluster) impatient(i int) *client.Client {
 	return f.clientAs(i, client.Config{Credential: f.as, RetryTimeMax: -1})
 }
 
@@ -41,7 +41,7 @@ func awaitQuota(t testing.TB, do func() error) *client.QuotaError {
 // themselves; a quota is kept across a restart, ends with its removal, and with its table.
 func TestTableRates(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	c := f.client(0)
@@ -107,7 +107,7 @@ func TestTableRates(t *testing.T) {
 			if used.Quota != `table "t" `+x.kind || used.Limit != x.rate || used.Bytes || used.RetryAfter <= 0 || used.RetryAfter > 5*time.Second {
 				t.Errorf("%s: refused with %+v", name, used)
 			}
-			for range 5 { // nobody else is there
+			for range 5 { // there is no other user
 				time.Sleep(used.RetryAfter)
 				if err := do(); err != nil {
 					t.Errorf("%s after %v, as it was told: %v", name, used.RetryAfter, err)
@@ -296,7 +296,7 @@ func TestRatesOfCluster(t *testing.T) {
 }
 
 // master returns which node is master.
-func (f *fleet) master() int {
+func (f *testCluster) master() int {
 	f.t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		for i, n := range f.nodes {
@@ -312,7 +312,7 @@ func (f *fleet) master() int {
 // TestQuotasOfUsers: a principal has its own quota besides that of the table, and only administrators manage quotas.
 func TestQuotasOfUsers(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)
@@ -406,7 +406,7 @@ func TestQuotasOfUsers(t *testing.T) {
 // TestTableBytes: a table at its byte quota accepts only deletions, also after a restart, until it is smaller or the quota is raised.
 func TestTableBytes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	c := f.client(0)
@@ -509,10 +509,10 @@ func TestTableBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfUsers: the tables of an owner count together for its quota, whoever writes to them.
+// TestBytesOfUsers: the tables of an owner count together for its quota, whatever users write to them.
 func TestBytesOfUsers(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	admin := f.client(0)
@@ -550,7 +550,7 @@ func TestBytesOfUsers(t *testing.T) {
 	if err := put("b"); !errors.Is(err, client.ErrQuotaBytes) {
 		t.Errorf("another table of hers: %v", err)
 	}
-	// A user from whom a family is hidden learns that the quota is used up, but not the size of the table.
+	// A user that may not see a family learns that the quota is used up, but not the size of the table.
 	bob := f.clientAs(0, client.Config{Credential: f.user(admin, "bob"), RetryTimeMax: -1})
 	good(admin.Tables().SetFamily(ctx, "a", table.FamilySpec{Name: "hidden"}))
 	if err := admin.Grants().Add(ctx, client.Grant{Principal: "bob", Table: "a", Family: "f", Rights: "write"}); err != nil {

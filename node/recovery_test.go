@@ -19,8 +19,8 @@ import (
 )
 
 // form starts n nodes that form one cluster, of three voters.
-func form(t *testing.T, n int) *fleet {
-	f := newFleet(t, n)
+func form(t *testing.T, n int) *testCluster {
+	f := newTestCluster(t, n)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = n, f.addrs[:2]
 	}

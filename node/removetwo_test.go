@@ -16,7 +16,7 @@ import (
 // TestRemoveTwo: of three voters one is removed, and no other right after it nor at the same time: the majority stays.
 func TestRemoveTwo(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3)
+	f := newTestCluster(t, 3)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
 	}

@@ -54,8 +54,8 @@ func (c *cutter) set(cut bool) {
 
 // secureThree is a cluster of three nodes, each with a part of the table t, and a client of its
 // administrator.
-func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
-	f, _, _ := secureFleet(t, 3)
+func secureThree(t *testing.T) (*testCluster, *client.Client, [3]*cutter) {
+	f, _, _ := secureTestCluster(t, 3)
 	var firstTabletWorkers [3]*cutter
 	for i := range f.cfgs {
 		firstTabletWorkers[i] = &cutter{conns: map[net.Conn]bool{}}
@@ -94,7 +94,7 @@ func beside(row string) (keys []string) {
 }
 
 // spread sees that each node has a tablet, and returns a row of one of each.
-func (f *fleet) spread(admin *client.Client) (own [3]string) {
+func (f *testCluster) spread(admin *client.Client) (own [3]string) {
 	f.t.Helper()
 	ctx := within(f.t, 60*time.Second)
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
@@ -129,7 +129,7 @@ func (f *fleet) spread(admin *client.Client) (own [3]string) {
 }
 
 // leader returns the name of the node that leads the lock service.
-func (f *fleet) leader(c *client.Client) string {
+func (f *testCluster) leader(c *client.Client) string {
 	f.t.Helper()
 	s, err := c.Nodes().RaftStatus(within(f.t, 20*time.Second))
 	if err != nil {
@@ -241,7 +241,7 @@ func (s *scans) next(h *hammered) {
 		_ = s.conn.Call(ctx, api.MethodScanOpen, open.Append, s.readCursor) // it is refused at some time
 		cancel()
 	}
-	cursor := uint64(1) // of nobody
+	cursor := uint64(1) // of no client
 	if len(s.cursors) > 0 {
 		cursor, s.cursors = s.cursors[0], s.cursors[1:]
 	}

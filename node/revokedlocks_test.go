@@ -20,7 +20,7 @@ type locker struct {
 }
 
 // locker opens a session of half a minute, of which the leader knows that it lives.
-func (f *fleet) locker(t *testing.T, caller *pki.Credential) *locker {
+func (f *testCluster) locker(t *testing.T, caller *pki.Credential) *locker {
 	l := &locker{conn: f.dialAs(0, caller)}
 	err := l.conn.Call(within(t, 20*time.Second), metaapi.MethodOpenSession, values("test", map[string]any{"lease_ms": 30_000}), number("session", &l.session))
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *locker) keepAlive(ctx context.Context, term int64, hang time.Duration) 
 // extends nothing and its session ends with its locks, and an acquire that waited gets no lock.
 func TestLocksOfTheRevoked(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	lockers := map[string]*locker{}
 	for _, name := range []string{"ann", "bob", "carl"} {

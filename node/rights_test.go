@@ -27,7 +27,7 @@ import (
 
 // secureOne is a cluster of one node with a table t of the family f and ten rows, and a client of its
 // administrator.
-func secureOne(t testing.TB, f *fleet) (admin *client.Client, ctx context.Context) {
+func secureOne(t testing.TB, f *testCluster) (admin *client.Client, ctx context.Context) {
 	t.Helper()
 	f.startAll()
 	admin, ctx = f.client(0), within(t, 60*time.Second)
@@ -45,7 +45,7 @@ func secureOne(t testing.TB, f *fleet) (admin *client.Client, ctx context.Contex
 // TestScanOfOthers: a scan belongs to its principal, and ends with its rights, whether they are revoked or the token in use is.
 func TestScanOfOthers(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	bob := f.dialAs(0, f.user(admin, "bob"))
 	token, _, err := admin.Users().AddToken(ctx, "ann", 0, "")
@@ -99,7 +99,7 @@ func TestScanOfOthers(t *testing.T) {
 // TestRevokedWhileAnswerWaits (I12): a large answer that has waited for memory is not given to one whose rights were taken
 // meanwhile.
 func TestRevokedWhileAnswerWaits(t *testing.T) {
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	ann := f.dialAs(0, f.user(admin, "ann"))
 	grant := client.Grant{Principal: "ann", Table: "t", Rights: "read"}
@@ -128,7 +128,7 @@ func TestRevokedWhileAnswerWaits(t *testing.T) {
 }
 
 // revokeWhileWaiting reads, revokes while the answer waits for memory, and returns how the read ended.
-func (f *fleet) revokeWhileWaiting(ctx context.Context, conn *rpc.Conn, read func(*wire.Encoder), revoke func() error) error {
+func (f *testCluster) revokeWhileWaiting(ctx context.Context, conn *rpc.Conn, read func(*wire.Encoder), revoke func() error) error {
 	release := good(f.nodes[0].HoldResults(ctx))
 	answer := make(chan error, 1)
 	go func() { answer <- conn.Call(ctx, api.MethodRead, read, nil) }()
@@ -145,7 +145,7 @@ func (f *fleet) revokeWhileWaiting(ctx context.Context, conn *rpc.Conn, read fun
 // family with the family.
 func TestCreatorAdministers(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	cred := f.user(admin, "ann")
 	ann := f.clientAs(0, client.Config{Credential: cred})
@@ -219,7 +219,7 @@ func TestCreatorAdministers(t *testing.T) {
 // TestGrantsGoWithFamily: the grants on a family that is dropped are gone when another change is made, which may
 // grant something on a family of the same table that is new.
 func TestGrantsGoWithFamily(t *testing.T) {
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	f.user(admin, "ann")
 	for i := range 5 {
@@ -242,7 +242,7 @@ func TestGrantsGoWithFamily(t *testing.T) {
 		go func() {
 			all, err := n.ChangeAsNode(ctx, func() {
 				p, err := acl.DecodePolicy(good(n.Lock(ctx, acl.TableFile(s.ID))))
-				if err != nil || len(p.Grants) != 1 { // who has made the table
+				if err != nil || len(p.Grants) != 1 { // of the creator of the table
 					t.Errorf("try %d: grants when the next change is made: %+v, %v", i, p, err)
 				}
 				if bytes.Equal(before, good(n.Lock(ctx, acl.EpochFile))) {
@@ -262,7 +262,7 @@ func TestGrantsGoWithFamily(t *testing.T) {
 // TestSecondLife: a user that is added again has neither the rights nor the credentials of the earlier user of that name.
 func TestSecondLife(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	old := f.user(admin, "ann")
 	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"}); err != nil {
@@ -301,7 +301,7 @@ func TestSecondLife(t *testing.T) {
 // once it is, and written down.
 func TestAskedBeforeItIsMaster(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -333,7 +333,7 @@ func TestAskedBeforeItIsMaster(t *testing.T) {
 // master's cannot write rights.
 func TestLocksOfPrincipals(t *testing.T) {
 	t.Parallel()
-	f, first, _ := secureFleet(t, 1)
+	f, first, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	open := func(c *pki.Credential) *session.Session {
 		t.Helper()

@@ -41,7 +41,7 @@ func nextBatch(ctx context.Context, conn *rpc.Conn, cursor uint64) (got api.Scan
 // TestScanOfNothing: a scan that finds nothing answers now and then how far it has come, and what it has looked at counts.
 func TestScanOfNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	c := f.client(0)
@@ -84,7 +84,7 @@ func TestScanOfNothing(t *testing.T) {
 // TestScanTellsNothingHidden: the position of a scan is not revealed to a caller that may not see the rows there, and the scan still returns all other rows.
 func TestScanTellsNothingHidden(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	admin := f.client(0)

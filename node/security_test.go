@@ -66,9 +66,9 @@ func issue(t testing.TB, a *pki.Authority, sign func(request []byte) (*x509.Cert
 	return good(pki.NewCredential(key, leaf, good(pki.NewTrust(a.Certificate()))))
 }
 
-// secureFleet is a cluster of nodes with certificates, whose clients use its first principal.
-func secureFleet(t testing.TB, n int) (*fleet, *keydir.Contents, *transcript) {
-	f, log := newFleet(t, n), &transcript{}
+// secureTestCluster is a cluster of nodes with certificates, whose clients use its first principal.
+func secureTestCluster(t testing.TB, n int) (*testCluster, *keydir.Contents, *transcript) {
+	f, log := newTestCluster(t, n), &transcript{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the nodes' log:\n%s", log.String())
@@ -102,7 +102,7 @@ func secureFleet(t testing.TB, n int) (*fleet, *keydir.Contents, *transcript) {
 // come back; no log line has any of their keys.
 func TestSecureCluster(t *testing.T) {
 	t.Parallel()
-	f, first, log := secureFleet(t, 3)
+	f, first, log := secureTestCluster(t, 3)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
 	}
@@ -158,7 +158,7 @@ func expectAbsent(t testing.TB, log, pem string, gossip [][]byte) {
 // cluster; and a principal is not accepted as a node.
 func TestSecureNodeRefuses(t *testing.T) {
 	t.Parallel()
-	f, _, log := secureFleet(t, 1)
+	f, _, log := secureTestCluster(t, 1)
 	f.cfgs[0].HTTP = "0.0.0.0:0" // TLS is for addresses that others reach
 	f.startAll()
 	rpcAddr := f.nodes[0].RPCAddr()
@@ -169,7 +169,7 @@ func TestSecureNodeRefuses(t *testing.T) {
 	plains := map[string][]byte{"MessagePack": ping, "a preamble": []byte("STELE\x01\x00\n"), "Raft": []byte("R\x00\x01\x90"), "HTTP": []byte("GET /metrics HTTP/1.0\r\n\r\n")}
 	for name, b := range plains {
 		for port, addr := range map[string]string{"rpc": rpcAddr, "http": webAddr} {
-			got := say(t, addr, nil, b)
+			got := send(t, addr, nil, b)
 			if strings.Contains(got, "stele_") || strings.Contains(got, "v1") || len(got) > 0 && got[0] != 0x15 && !strings.HasPrefix(got, "HTTP/1.0 400") &&
 				!strings.HasSuffix(got, "\xa6reason\xa6no_tls\xc0") {
 				t.Errorf("%s, %s in the clear: got %q", port, name, got)
@@ -182,31 +182,31 @@ func TestSecureNodeRefuses(t *testing.T) {
 	})
 	blind := &tls.Config{InsecureSkipVerify: true}
 	stranger := pki.NewEndpoint(theirs, pki.Options{}).DialNode("")
-	stranger.VerifyConnection = nil // it does not mind whom it talks to
-	if got := say(t, rpcAddr, blind, ping); !strings.Contains(got, "stele") {
+	stranger.VerifyConnection = nil // it accepts any server
+	if got := send(t, rpcAddr, blind, ping); !strings.Contains(got, "stele") {
 		t.Errorf("rpc, a ping without a certificate: got %q", got)
 	}
 	nodes := []byte("\x94\x00\x01\xaalist_nodes\x90")
-	if got := say(t, rpcAddr, blind, nodes); !strings.Contains(got, "unauthenticated") || strings.Contains(got, "127.0.0.1") {
+	if got := send(t, rpcAddr, blind, nodes); !strings.Contains(got, "unauthenticated") || strings.Contains(got, "127.0.0.1") {
 		t.Errorf("rpc, no certificate: got %q", got)
 	}
 	for name, caller := range map[string]*tls.Config{"no certificate": blind, "another cluster's": stranger} {
-		if got := say(t, rpcAddr, caller, ping); got != "" && caller != blind {
+		if got := send(t, rpcAddr, caller, ping); got != "" && caller != blind {
 			t.Errorf("rpc, %s: got %q", name, got)
 		}
-		got := say(t, webAddr, caller, []byte("GET /metrics HTTP/1.0\r\n\r\n"))
+		got := send(t, webAddr, caller, []byte("GET /metrics HTTP/1.0\r\n\r\n"))
 		if got != "" && !strings.HasPrefix(got, "HTTP/1.0 401") {
 			t.Errorf("http, %s: got %.100q", name, got)
 		}
 	}
 	ann := pki.NewEndpoint(f.as, pki.Options{}).DialNode("")
-	if got := say(t, rpcAddr, ann, ping); got == "" {
+	if got := send(t, rpcAddr, ann, ping); got == "" {
 		t.Error("rpc, our principal: got no answer")
 	}
-	if got := say(t, webAddr, ann, []byte("GET /metrics HTTP/1.0\r\n\r\n")); !strings.Contains(got, "stele_") {
+	if got := send(t, webAddr, ann, []byte("GET /metrics HTTP/1.0\r\n\r\n")); !strings.Contains(got, "stele_") {
 		t.Errorf("http, our principal: got %.100q", got)
 	}
-	if got := say(t, webAddr, blind, []byte("GET /healthz HTTP/1.0\r\n\r\n")); !strings.HasPrefix(got, "HTTP/1.0 200") {
+	if got := send(t, webAddr, blind, []byte("GET /healthz HTTP/1.0\r\n\r\n")); !strings.HasPrefix(got, "HTTP/1.0 200") {
 		t.Errorf("health is for everyone: got %.100q", got)
 	}
 	greeting := []byte{0x95, 0x01}
@@ -216,7 +216,7 @@ func TestSecureNodeRefuses(t *testing.T) {
 			greeting = append(greeting, 0) // the epoch
 		}
 	}
-	if got := say(t, rpcAddr, ann, append([]byte{'R', 0, byte(len(greeting))}, greeting...)); !strings.Contains(got, "not a node") {
+	if got := send(t, rpcAddr, ann, append([]byte{'R', 0, byte(len(greeting))}, greeting...)); !strings.Contains(got, "not a node") {
 		t.Errorf("a principal that calls itself a voter: got %q", got)
 	}
 	if !strings.Contains(log.String(), pki.ErrUntrusted.Error()) {
@@ -224,8 +224,8 @@ func TestSecureNodeRefuses(t *testing.T) {
 	}
 }
 
-// say sends bytes, with TLS unless who is nil, and returns what is received within a short time.
-func say(t testing.TB, addr string, caller *tls.Config, b []byte) string {
+// send sends bytes, with TLS unless caller is nil, and returns what is received within a short time.
+func send(t testing.TB, addr string, caller *tls.Config, b []byte) string {
 	t.Helper()
 	c := good(net.Dial("tcp", addr))
 	defer c.Close()
@@ -244,8 +244,8 @@ func say(t testing.TB, addr string, caller *tls.Config, b []byte) string {
 // them, nor the other way round.
 func TestOpenNodeStaysOut(t *testing.T) {
 	t.Parallel()
-	secure, _, _ := secureFleet(t, 1)
-	open := newFleet(t, 2)
+	secure, _, _ := secureTestCluster(t, 1)
+	open := newTestCluster(t, 2)
 	secure.startAll()
 	open.start(0)
 	log := &transcript{}
@@ -292,7 +292,7 @@ func checkPlainIsRefused(t *testing.T, addr string) {
 		"more than is read":   "\x94\x00\x07\xa4read\x92\xa1t\xc6\x00\x00\xff\xff" + strings.Repeat("x", 65535),
 		"a number as a float": "\x94\x00\xcb\x40\x1c\x00\x00\x00\x00\x00\x00\xa4ping\x90",
 	} {
-		d := wire.NewDecoder([]byte(say(t, addr, nil, []byte(request))))
+		d := wire.NewDecoder([]byte(send(t, addr, nil, []byte(request))))
 		if n, kind, id := d.Array(), d.Int(), d.Int(); n != 4 || kind != 1 || id != 7 {
 			t.Errorf("%s: the answer is an array of %d, of type %d, for request %d: %v", name, n, kind, id, d.Err())
 			continue
@@ -311,7 +311,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	for name, age := range map[string]time.Duration{"near its end": pki.NodeLife - 2*24*time.Hour, "past its end": pki.NodeLife + time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			f, first, _ := secureFleet(t, 1)
+			f, first, _ := secureTestCluster(t, 1)
 			own := first.Credential.Peer()
 			old := issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
 				return first.Authority.SignNode(r, own.Name, []string{"127.0.0.1", "host1.example"}, time.Now().Add(-age))

@@ -144,7 +144,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	case <-time.After(tables.ServedTimeout / 2):
 		t.Error("the table is served, and is waited for")
 	}
-	// A table whose tablets no server loads delays no other change, and its creator is told in time that it exists.
+	// A table whose tablets no server loads delays no other change, and its creation is acknowledged in time.
 	short, left := context.WithTimeout(ctx, 4*time.Second)
 	defer left()
 	made := make(chan error, 1)

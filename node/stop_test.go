@@ -55,7 +55,7 @@ func TestStopWithoutLog(t *testing.T) {
 		gone.Go(func() {
 			now, cancel := context.WithCancel(ctx)
 			cancel()
-			_ = f.nodes[i].Close(now) // what it had no time for is told
+			_ = f.nodes[i].Close(now) // the error states what it had no time for
 			f.nodes[i] = nil
 		})
 	}

@@ -218,7 +218,7 @@ func flipByte(t *testing.T, path string, at int64) {
 // TestBlobOddities: invalid requests of a malicious client.
 func TestBlobOddities(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.start(0)
 	c := f.client(0)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -271,7 +271,7 @@ func (asNode) Dial(ctx context.Context, addr string) (session.Peer, error) {
 }
 
 // testUnnamed has a name taken from under a blob: it is found as what nothing needs.
-func testUnnamed(t *testing.T, f *fleet, c *client.Client, id string) {
+func testUnnamed(t *testing.T, f *testCluster, c *client.Client, id string) {
 	ctx := context.Background()
 	locks, err := session.NewClient(session.Config{Locator: session.Addresses{f.addrs[0]}, Dialer: asNode{}})
 	if err != nil {
@@ -297,7 +297,7 @@ type failing struct{ err error }
 func (r *failing) Read([]byte) (int, error) { return 0, r.err }
 
 // testUploads calls the methods one by one, out of order.
-func testUploads(t *testing.T, f *fleet) {
+func testUploads(t *testing.T, f *testCluster) {
 	ctx := context.Background()
 	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{})
 	if err != nil {

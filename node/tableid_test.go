@@ -118,7 +118,7 @@ func TestTableID(t *testing.T) {
 // TestScanOfReplacedTable: the batches of a scan are of one table, with and without its id in the request.
 func TestScanOfReplacedTable(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	c := f.client(0)
@@ -165,7 +165,7 @@ func TestScanOfReplacedTable(t *testing.T) {
 // that does not exist.
 func TestTableIDTellsNothing(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 120*time.Second)
 	admin := f.client(0)

@@ -163,7 +163,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		must(err)
 		return row
 	}
-	for !s.Busy.Reserve(key) { // from now on nobody loads it
+	for !s.Busy.Reserve(key) { // from now on it is not loaded
 		timing.Sleep(ctx, time.Millisecond)
 	}
 	row := read()

@@ -110,7 +110,7 @@ func TestUsageWithoutANode(t *testing.T) {
 // TestUsageIsForWhoMayKnow: a table's usage is returned to its administrators, and to readers of the cluster.
 func TestUsageIsForWhoMayKnow(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	admin := f.client(0)

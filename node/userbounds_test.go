@@ -52,7 +52,7 @@ func wantLimitOf(t *testing.T, e *rpc.Error, what string) {
 // cluster by neither; a restart changes nothing.
 func TestUserFillsLockService(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	names := []string{"ann", "bob", "carl", "dora", "erin"}
 	as := map[string]*locker{}
@@ -126,7 +126,7 @@ func putSmall(ctx context.Context, c *client.Client) (client.BlobInfo, error) {
 // when the blobs are deleted, by any user.
 func TestBlobsCountForUser(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	ann, bob := f.user(admin, "ann"), f.user(admin, "bob")
 	for _, name := range []string{"ann", "bob"} {
@@ -165,7 +165,7 @@ func TestBlobsCountForUser(t *testing.T) {
 // another are not affected.
 func TestUserOpensSessions(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	as := map[string]*locker{}
 	for _, name := range []string{"ann", "bob"} {
@@ -205,7 +205,7 @@ func TestUserOpensSessions(t *testing.T) {
 // what clients may have together; the cluster goes on.
 func TestClientsFillOpenLockService(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 1)
+	f := newTestCluster(t, 1)
 	f.startAll()
 	ctx := within(t, 60*time.Second)
 	conn, err := rpc.Dial(ctx, f.nodes[0].RPCAddr(), rpc.ConnConfig{})
@@ -233,7 +233,7 @@ func TestClientsFillOpenLockService(t *testing.T) {
 // cursors is used up by several.
 func TestUserOpensScans(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	as := map[string]*rpc.Conn{}
 	for _, name := range []string{"ann", "bob", "carl", "dora", "erin"} {

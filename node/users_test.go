@@ -118,7 +118,7 @@ func TestDisabledUser(t *testing.T) {
 // TestRequestsOfTheDisabled: large requests of a disabled user are rejected, also on new connections, until it is enabled again.
 func TestRequestsOfTheDisabled(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	admin, ctx := secureOne(t, f)
 	cred := f.user(admin, "ann")
 	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "write"}); err != nil {

@@ -17,7 +17,7 @@ import (
 const tokensDir = "/acl/tokens/"
 
 // putTokens writes the records of tokens that were made and end then.
-func (f *fleet) putTokens(n int, of string, made time.Time, life time.Duration) {
+func (f *testCluster) putTokens(n int, of string, made time.Time, life time.Duration) {
 	f.t.Helper()
 	var g errgroup.Group
 	g.SetLimit(32)
@@ -40,7 +40,7 @@ func (f *fleet) putTokens(n int, of string, made time.Time, life time.Duration) 
 // are, while those that ended lately are listed.
 func TestTokensOfUser(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx := f.client(0), within(t, 90*time.Second)
 	count := func() string {
@@ -85,10 +85,10 @@ func TestTokensOfUser(t *testing.T) {
 // whether their records are gone.
 func TestUnreadableTokens(t *testing.T) {
 	t.Parallel()
-	f, _, _ := secureFleet(t, 1)
+	f, _, _ := secureTestCluster(t, 1)
 	f.startAll()
 	admin, ctx, n := f.client(0), within(t, 60*time.Second), f.nodes[0]
-	_, _, err := admin.Users().AddToken(ctx, "ann", 0, "") // there is nobody new while it is not known what of him there was
+	_, _, err := admin.Users().AddToken(ctx, "ann", 0, "") // a user is not new while its former credentials cannot be read
 	if err := errors.Join(err, n.PutFile(ctx, tokensDir+"0102030405060708", []byte("\x93\x02\x03\x04"))); err != nil {
 		t.Fatal(err)
 	}

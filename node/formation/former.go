@@ -119,7 +119,7 @@ func (f *Former) run(ctx context.Context) error {
 	case !fresh && (f.cfg.Voter || len(f.targets()) == 0):
 		return nil
 	case fresh && len(f.join) == 0 && f.cfg.Expect <= 1:
-		return f.foundAlone()
+		return f.foundOfOne()
 	}
 	began, logged, wait := time.Now(), time.Now(), 20*time.Millisecond
 	for {
@@ -147,8 +147,8 @@ func (f *Former) run(ctx context.Context) error {
 	}
 }
 
-// foundAlone founds a cluster of one.
-func (f *Former) foundAlone() error {
+// foundOfOne founds a cluster of one.
+func (f *Former) foundOfOne() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.mu.machine.state.Promise; p != nil {

@@ -120,7 +120,7 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	return a.append, nil
 }
 
-// checkSender rejects a message in the name of another node than the caller's certificate says.
+// checkSender rejects a message in the name of another node than that of the caller's certificate.
 // Peer is empty if unknown.
 func (f *Former) checkSender(peer string, as Peer) error {
 	if peer == "" || peer == as.ID {

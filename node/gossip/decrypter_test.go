@@ -58,7 +58,7 @@ func TestKeyHolders(t *testing.T) {
 		"a ping":                      {o, 0, 1, []byte{pingType, 0x80}, true, true, 0},
 		"by the other key":            {o, 1, 1, []byte{pingType, 0x80}, true, true, 0},
 		"a list":                      {o, 1, 1, list(10, 10), true, true, 10*memoryPerState + 2},
-		"a list of too many":          {o, 0, 1, list(1<<30, 0), false, true, 0}, // a packet is no list: memberlist says so
+		"a list of too many":          {o, 0, 1, list(1<<30, 0), false, true, 0}, // a packet is no list: memberlist rejects it
 		"a list that is cut":          {o, 0, 1, list(10, 9)[:len(list(10, 9))-1], false, true, 0},
 		"a list with a huge value":    {o, 0, 1, append(list(1, 0)[:len(list(1, 0))-2], huge(0x80)[1:]...), false, true, 0},
 		"a ping with a huge value":    {o, 0, 1, huge(pingType), false, false, 0},

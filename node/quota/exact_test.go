@@ -255,9 +255,9 @@ func newTalk() *talk {
 	return &talk{record: writes(100, time.Second), now: time.Unix(1000, 0), alive: 2, rounds: map[string]uint64{}}
 }
 
-// says reports a share and a demand of one quota for a server; -1 reports nothing. It returns the
+// report reports a share and a demand of one quota for a server; -1 reports nothing. It returns the
 // share in the answer; -1 if there is none.
-func (m *talk) says(server string, share, offered float64) float64 {
+func (m *talk) report(server string, share, offered float64) float64 {
 	m.rounds[server]++
 	var reports []Report
 	if share >= 0 {
@@ -282,30 +282,30 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 func TestIdleSharesBecomeEqual(t *testing.T) {
 	for _, wait := range []time.Duration{idleFor - time.Millisecond, idleFor + time.Millisecond, settledAfter - 100*time.Millisecond, settledAfter + time.Millisecond} {
 		m := newTalk()
-		if a, b := m.says("a", .8, 0), m.says("b", .2, 0); !near(a, .8) || !near(b, .2) {
+		if a, b := m.report("a", .8, 0), m.report("b", .2, 0); !near(a, .8) || !near(b, .2) {
 			t.Fatalf("at first %v and %v", a, b)
 		}
-		m.says("c", -1, 0) // has no grant
+		m.report("c", -1, 0) // has no grant
 		m.after(wait)
 		idle := wait > idleFor && wait < settledAfter
-		if c := m.says("c", -1, 0); c != -1 {
+		if c := m.report("c", -1, 0); c != -1 {
 			t.Errorf("a server that has nothing of it gets %v", c)
 		}
-		b := m.says("b", -1, 0) // nothing is free for b yet
-		a := m.says("a", -1, 0)
+		b := m.report("b", -1, 0) // nothing is free for b yet
+		a := m.report("a", -1, 0)
 		if b != -1 || !idle && a != -1 || idle && !near(a, .5) {
 			t.Errorf("after %v: a gets %v, b %v", wait, a, b)
 		}
 		if !idle {
 			continue
 		}
-		if b := m.says("b", -1, 0); b != -1 {
+		if b := m.report("b", -1, 0); b != -1 {
 			t.Errorf("after %v: b is given %v before a has said that it has less", wait, b)
 		}
-		if a := m.says("a", .5, 0); !near(a, .5) {
+		if a := m.report("a", .5, 0); !near(a, .5) {
 			t.Errorf("after %v: a has %v", wait, a)
 		}
-		if b := m.says("b", -1, 0); !near(b, .5) {
+		if b := m.report("b", -1, 0); !near(b, .5) {
 			t.Errorf("after %v: b gets %v", wait, b)
 		}
 	}
@@ -315,10 +315,10 @@ func TestIdleSharesBecomeEqual(t *testing.T) {
 func TestSmallDifferencesStay(t *testing.T) {
 	for _, test := range []struct{ a, b, want float64 }{{.51, .49, -1}, {.49, .51, -1}, {.49, .49, -1}, {.52, .5, .5}, {.6, .4, .5}, {.4, .4, .5}} {
 		m := newTalk()
-		m.says("a", test.a, 0)
-		m.says("b", test.b, 0)
+		m.report("a", test.a, 0)
+		m.report("b", test.b, 0)
 		m.after(2 * time.Second)
-		if a := m.says("a", -1, 0); !near(a, test.want) {
+		if a := m.report("a", -1, 0); !near(a, test.want) {
 			t.Errorf("a has %v and b %v: a gets %v, want %v", test.a, test.b, a, test.want)
 		}
 	}
@@ -328,24 +328,24 @@ func TestSmallDifferencesStay(t *testing.T) {
 // of the idle one, which gets no more meanwhile.
 func TestBusyServerGetsIdleShare(t *testing.T) {
 	m := newTalk()
-	m.says("a", .5, 0)
-	m.says("b", .5, 0)
+	m.report("a", .5, 0)
+	m.report("b", .5, 0)
 	m.after(time.Second)
-	m.says("b", -1, 0)
-	if a := m.says("a", .5, 100); !near(a, .5) {
+	m.report("b", -1, 0)
+	if a := m.report("a", .5, 100); !near(a, .5) {
 		t.Errorf("a gets %v before b has less", a)
 	}
 	m.after(time.Second)
-	b := m.says("b", -1, 0)
+	b := m.report("b", -1, 0)
 	if !near(b, .01) { // half of idlePart
 		t.Errorf("b gets %v", b)
 	}
-	m.says("b", b, 0)
-	if a := m.says("a", .5, 100); !near(a, .99) {
+	m.report("b", b, 0)
+	if a := m.report("a", .5, 100); !near(a, .99) {
 		t.Errorf("a gets %v, and b has %v", a, b)
 	}
 	m.after(time.Second)
-	if b := m.says("b", -1, 0); b != -1 {
+	if b := m.report("b", -1, 0); b != -1 {
 		t.Errorf("while a is busy b gets %v", b)
 	}
 }
@@ -355,28 +355,28 @@ func TestBusyServerGetsIdleShare(t *testing.T) {
 func TestSilentServerKeepsItsShare(t *testing.T) {
 	m := newTalk()
 	m.alive = 3
-	m.says("a", .3, 0)
-	m.says("b", .3, 0)
-	m.says("c", .4, 0)
+	m.report("a", .3, 0)
+	m.report("b", .3, 0)
+	m.report("c", .4, 0)
 	m.after(reportTimeout + time.Millisecond)
-	m.says("b", -1, 0)
+	m.report("b", -1, 0)
 	if stale := m.Stale(m.now); len(stale) != 2 || slices.Contains(stale, "b") {
 		t.Errorf("silent are %v", stale)
 	}
-	if b := m.says("b", .3, 100); !near(b, .3) {
+	if b := m.report("b", .3, 100); !near(b, .3) {
 		t.Errorf("with two silent servers b gets %v", b)
 	}
-	m.says("a", .3, 100)
-	if a, b := m.says("a", .3, 100), m.says("b", .1, 100); !near(a, .3) || !near(b, .3) {
+	m.report("a", .3, 100)
+	if a, b := m.report("a", .3, 100), m.report("b", .1, 100); !near(a, .3) || !near(b, .3) {
 		t.Errorf("with a silent server that has .4 the others get %v and %v", a, b)
 	}
 	m.Forget(m.now, "c")
-	if a, b := m.says("a", .3, 100), m.says("b", .3, 100); !near(a, .5) || !near(b, .5) {
+	if a, b := m.report("a", .3, 100), m.report("b", .3, 100); !near(a, .5) || !near(b, .5) {
 		t.Errorf("when it is gone the others get %v and %v", a, b)
 	}
 	m.Forget(m.now, "c") // again
 	m.Forget(m.now, "a")
-	if b := m.says("b", .3, 100); !near(b, 1) {
+	if b := m.report("b", .3, 100); !near(b, 1) {
 		t.Errorf("b alone gets %v", b)
 	}
 	m.Forget(m.now, "b")
@@ -391,13 +391,13 @@ func TestNewMasterLearns(t *testing.T) {
 	for alive, learns := range map[int]bool{0: true, 2: false, 3: true} {
 		m := newTalk()
 		m.alive = alive
-		m.says("b", .1, 0)
-		if a := m.says("a", .8, 0); near(a, .8) != learns {
+		m.report("b", .1, 0)
+		if a := m.report("a", .8, 0); near(a, .8) != learns {
 			t.Errorf("%d are alive, two have reported: a gets %v", alive, a)
 		}
 		m.after(learnPeriod)
-		m.says("b", .1, 0)
-		if a := m.says("a", .8, 0); !near(a, .5) {
+		m.report("b", .1, 0)
+		if a := m.report("a", .8, 0); !near(a, .5) {
 			t.Errorf("%d are alive: after a while a gets %v", alive, a)
 		}
 	}

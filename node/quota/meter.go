@@ -103,7 +103,7 @@ func (m *Meter) Take(now int64, k Kind, n int64) *Refusal {
 	if wait <= 0 {
 		return nil
 	}
-	// A small share says little about the wait: by then the server may have the whole rate.
+	// The wait by a small share may be much too long: by then the server may have the whole rate.
 	if whole := time.Duration(float64(wait) * b.share(m.record.Load().Rate(k).PerSecond)); whole < wait {
 		wait = min(wait, max(whole, shareWait))
 	}
