@@ -25,7 +25,7 @@ func TestEveryNodeForgets(t *testing.T) {
 	})
 	t.Run("secured", func(t *testing.T) {
 		t.Parallel()
-		f, log := tokenFleet(t, 5)
+		f, log := tokenTestCluster(t, 5)
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("the nodes' log:\n%s", log.String())

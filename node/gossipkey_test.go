@@ -25,9 +25,9 @@ import (
 	"github.com/steledb/stele/security/rollover"
 )
 
-// keyFleet is a secured cluster of n nodes, of which all run.
-func keyFleet(t *testing.T, n int, edit func(f *testCluster, i int)) (*testCluster, *transcript) {
-	f, log := tokenFleet(t, n)
+// keyTestCluster is a secured cluster of n nodes, of which all run.
+func keyTestCluster(t *testing.T, n int, edit func(f *testCluster, i int)) (*testCluster, *transcript) {
+	f, log := tokenTestCluster(t, n)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the nodes' log:\n%s", log.String())
@@ -65,7 +65,7 @@ func ringWith(t *testing.T, cluster, id string, keys [][]byte) *gossip.Ring {
 // and is alive to all. No log and no other file has any key.
 func TestRemovalReplacesGossipKey(t *testing.T) {
 	t.Parallel()
-	f, log := keyFleet(t, 5, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	f, log := keyTestCluster(t, 5, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	const away, gone = 3, 4
 	ctx := within(t, 120*time.Second)
 	up := []int{0, 1, 2}
@@ -178,7 +178,7 @@ func expectNoFileHas(t *testing.T, f *testCluster, key []byte) {
 // the stage asks. The next master finishes the rotation, and the one that ended has the key when it is back.
 func TestRotationOutlivesMaster(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyTestCluster(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 240*time.Second)
 	for round, c := range []struct {
 		what  string
@@ -271,7 +271,7 @@ func (f *testCluster) finishRotation(t *testing.T, ctx context.Context, what str
 // TestOperatorReplacesGossipKey: an administrator has the gossip key replaced, also a second time, and the authority stays.
 func TestOperatorReplacesGossipKey(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 2, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	f, _ := keyTestCluster(t, 2, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	ctx, admin := within(t, 90*time.Second), f.client(1)
 	signer := good(admin.Authority().Status(ctx)).Old
 	seen := [][]byte{f.nodes[0].GossipKeys()[0]}
@@ -296,7 +296,7 @@ func TestOperatorReplacesGossipKey(t *testing.T) {
 // next master does.
 func TestRemovedMasterMakesNoKey(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyTestCluster(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 120*time.Second)
 	masterID := f.awaitMaster(t)
 	id, before := f.nodes[masterID].ID(), f.nodes[masterID].GossipKeys()
@@ -333,7 +333,7 @@ func TestRecoveryHealsGossip(t *testing.T) {
 }
 
 func testRecoveryHealsGossip(t *testing.T, removal bool) {
-	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
+	f, _ := keyTestCluster(t, 3, func(f *testCluster, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	ctx, gone := within(t, 120*time.Second), "n00000000000000ff"
 	masterID := f.awaitMaster(t)
 	behind, other := (masterID+1)%3, (masterID+2)%3
@@ -388,7 +388,7 @@ func testRecoveryHealsGossip(t *testing.T, removal bool) {
 // gets the key in use, so that a rotation that it begins does not start with its outdated key, which a removed node has.
 func TestLostKeyBringsNoOlderBack(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyTestCluster(t, 3, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 120*time.Second)
 	masterID := f.awaitMaster(t)
 	away, first := (masterID+1)%3, f.nodes[masterID].GossipKeys()[0]
@@ -422,7 +422,7 @@ func TestLostKeyBringsNoOlderBack(t *testing.T) {
 // TestUnreadableRotation: a record of a rotation that cannot be read is an error, and changes no key.
 func TestUnreadableRotation(t *testing.T) {
 	t.Parallel()
-	f, _ := keyFleet(t, 1, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
+	f, _ := keyTestCluster(t, 1, func(f *testCluster, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 60*time.Second)
 	before := f.nodes[0].GossipKeys()
 	eventually(t, "the record is written", func() bool { return f.nodes[0].PutFile(ctx, "/security/gossip", []byte(`{"format":2}`)) == nil })

@@ -42,7 +42,7 @@ func joinOnce(ctx context.Context, c *rpc.Conn, text string, j joiner, request [
 // and claims to be another host, each request of that other host is accepted at its first try, through either node.
 func TestJunkTokensDelayNoOtherHost(t *testing.T) {
 	t.Parallel()
-	f, _ := tokenFleet(t, 2)
+	f, _ := tokenTestCluster(t, 2)
 	f.give(f.token(client.TokenRequest{}).Text, 1)
 	f.start(1)
 	eventually(t, "the first node is the master", func() bool { return f.nodes[0].IsMaster() })
@@ -101,7 +101,7 @@ func TestJunkTokensDelayNoOtherHost(t *testing.T) {
 // tries as a starting node does. None is rejected for good, and all have joined soon.
 func TestHostsBehindOneAddressJoin(t *testing.T) {
 	t.Parallel()
-	f, _ := tokenFleet(t, 2)
+	f, _ := tokenTestCluster(t, 2)
 	f.give(f.token(client.TokenRequest{}).Text, 1)
 	f.start(1)
 	eventually(t, "the first node is the master", func() bool { return f.nodes[0].IsMaster() })

@@ -34,9 +34,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// tokenFleet is a cluster of one node, made by Initialise, and hosts without keys that are to
+// tokenTestCluster is a cluster of one node, made by Initialise, and hosts without keys that are to
 // join it by tokens.
-func tokenFleet(t *testing.T, n int) (*testCluster, *transcript) {
+func tokenTestCluster(t *testing.T, n int) (*testCluster, *transcript) {
 	f, log := newTestCluster(t, n), &transcript{}
 	for i := range f.cfgs {
 		cfg := &f.cfgs[i]
@@ -101,7 +101,7 @@ func (f *testCluster) authorityFile(i int) string { return filepath.Join(f.cfgs[
 // again without the token. One that votes no more has the authority's key no more.
 func TestJoinByToken(t *testing.T) {
 	t.Parallel()
-	f, log := tokenFleet(t, 3)
+	f, log := tokenTestCluster(t, 3)
 	made := f.token(client.TokenRequest{Uses: 2})
 	f.give(made.Text, 1)
 	f.startAll()
@@ -313,7 +313,7 @@ func forge(text string, at int) string {
 // another, nor the id of another node by one that is good.
 func TestTokensAreRefused(t *testing.T) {
 	t.Parallel()
-	f, log := tokenFleet(t, 1)
+	f, log := tokenTestCluster(t, 1)
 	want := func(what, reason, text string, j joiner) {
 		t.Helper()
 		leaf, err := f.joinAs(text, j)
@@ -401,7 +401,7 @@ func TestTokensAreRefused(t *testing.T) {
 // TestJoinFlood: a host that tries many tokens is soon throttled, but not for long.
 func TestJoinFlood(t *testing.T) {
 	t.Parallel()
-	f, _ := tokenFleet(t, 1)
+	f, _ := tokenTestCluster(t, 1)
 	good, bad := f.token(client.TokenRequest{}), token.New(token.Join, pki.Fingerprint{}, time.Now(), time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -445,7 +445,7 @@ func TestJoinFlood(t *testing.T) {
 // TestTokenStaysHome: a host sends its token only to nodes of the cluster that created it, and joins no other.
 func TestTokenStaysHome(t *testing.T) {
 	t.Parallel()
-	f, _ := tokenFleet(t, 2)
+	f, _ := tokenTestCluster(t, 2)
 	made := f.token(client.TokenRequest{})
 	f.give(made.Text, 1)
 	foreign := good(pki.NewAuthority(f.as.Peer().Cluster, time.Now())) // it even has the name of the same cluster
@@ -494,7 +494,7 @@ func nodeOf(sign func([]byte, string, []string, time.Time) (*x509.Certificate, e
 // and no certificate, neither by renewal nor by a token.
 func TestRemovedNodeIsTurnedAway(t *testing.T) {
 	t.Parallel()
-	f, log := tokenFleet(t, 2)
+	f, log := tokenTestCluster(t, 2)
 	f.cfgs[1].VoterStable = time.Hour
 	f.give(f.token(client.TokenRequest{}).Text, 1)
 	f.start(1)
@@ -556,7 +556,7 @@ func (f *testCluster) aged(i int, age time.Duration) *pki.Credential {
 // when two thirds of its life are over, with a new key, and uses it without a restart.
 func TestMemberIsRenewed(t *testing.T) {
 	t.Parallel()
-	f, _ := tokenFleet(t, 2)
+	f, _ := tokenTestCluster(t, 2)
 	f.stop(0)
 	for i := range f.cfgs {
 		f.cfgs[i].VoterStable = time.Hour // the second does not vote
@@ -616,7 +616,7 @@ func TestMemberIsRenewed(t *testing.T) {
 // for the node does, and it keeps its id and data.
 func TestNodeJoinsAgain(t *testing.T) {
 	t.Parallel()
-	f, _ := tokenFleet(t, 2)
+	f, _ := tokenTestCluster(t, 2)
 	f.stop(0)
 	for i := range f.cfgs {
 		f.cfgs[i].VoterStable = time.Hour

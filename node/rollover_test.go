@@ -18,7 +18,7 @@ import (
 // until the operator finishes, and of no use afterwards, also on connections that are open.
 func TestAuthorityIsReplaced(t *testing.T) {
 	t.Parallel()
-	f, log := tokenFleet(t, 3)
+	f, log := tokenTestCluster(t, 3)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the nodes' log:\n%s", log.String())
