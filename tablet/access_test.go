@@ -105,7 +105,7 @@ func TestAccessChanges(t *testing.T) {
 	if err := e.commits.Between(func() {}); err != nil {
 		t.Fatal(err)
 	}
-	if used := e.charged.Load(); used != 0 {
+	if used := e.writeMemory.Charged(); used != 0 {
 		t.Errorf("%d bytes of writes are still charged", used)
 	}
 	for name, s := range map[string]*script{"would wait": {wait: true}, "has changed": {changes: 1}} {

@@ -97,7 +97,7 @@ func (t *Tablet) pauseRatio() time.Duration {
 // short, or the log lacks redundancy.
 func (t *Tablet) minorPauseRatio() time.Duration {
 	s := t.server
-	if t.minorWaiters.Load() > 0 || s.memtables.Load()+s.charged.Load() > s.cfg.MemtablesBytesMax/2 || s.logWriter.Weak() > 0 {
+	if t.minorWaiters.Load() > 0 || s.writeMemory.HalfUsed() || s.logWriter.Weak() > 0 {
 		return 0
 	}
 	return pauseRatioMinor

@@ -47,9 +47,9 @@ func TestMinorPacer(t *testing.T) {
 	tab.minorWaiters.Add(1)
 	want("a caller waits", 0)
 	tab.minorWaiters.Add(-1)
-	s.charged.Add(s.cfg.MemtablesBytesMax)
+	s.writeMemory.Charge(s.cfg.MemtablesBytesMax)
 	want("memory is short", 0)
-	s.charged.Add(-s.cfg.MemtablesBytesMax)
+	s.writeMemory.Release(s.cfg.MemtablesBytesMax)
 	want("no longer", 1)
 	g := tab.newMinorPacer(t.Context())
 	slept := false

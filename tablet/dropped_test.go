@@ -62,9 +62,9 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 			if n := len(s.allTablets()); n != 0 {
 				t.Errorf("%d tablets are served", n)
 			}
-			for end := time.Now().Add(5 * time.Second); s.memtables.Load() != 0; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(5 * time.Second); s.writeMemory.Memtables() != 0; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatalf("%d bytes of memtables are left behind", s.memtables.Load())
+					t.Fatalf("%d bytes of memtables are left behind", s.writeMemory.Memtables())
 				}
 			}
 		})
@@ -96,7 +96,7 @@ func TestTableOfSameName(t *testing.T) {
 	if s.Has(lastTablet) {
 		t.Error("the tablet of the dropped table is served still")
 	}
-	if n := s.memtables.Load(); n != 0 {
+	if n := s.writeMemory.Memtables(); n != 0 {
 		t.Errorf("%d bytes of the dropped table's memtables are left", n)
 	}
 	third := *f.schema

@@ -42,7 +42,7 @@ func (t *Tablet) fenceWrites(ctx context.Context) error {
 		t.fence.Store(&writeFence{lifted: make(chan struct{})})
 	}
 	t.mu.Unlock()
-	t.server.signalMemory() // wake writers that wait for memory while holding a latch, so that they release it
+	t.server.writeMemory.Signal() // wake writers that wait for memory while holding a latch, so that they release it
 	if err := t.latches.PassAll(ctx); err != nil {
 		t.liftFence()
 		return err

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 	"github.com/steledb/stele/tablet/storage"
@@ -55,7 +56,7 @@ func (o *opened) release() {
 		return
 	}
 	o.server.pins.drop(o)
-	o.server.memory.addOpen(-o.table.MemoryBytes())
+	o.server.readMemory.AddOpen(-o.table.MemoryBytes())
 	_ = o.blob.Close() // read only: nothing to lose
 }
 
@@ -88,7 +89,7 @@ func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, nu
 	if err != nil {
 		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, err)
 	}
-	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.memory.cache, FileNum: num, Name: m.Handle.ID.String()})
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.readMemory.Cache(), FileNum: num, Name: m.Handle.ID.String()})
 	if err != nil {
 		blob.Close()
 		return nil, err
@@ -113,7 +114,7 @@ func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, nu
 		blob.Close()
 		return nil, err
 	}
-	s.memory.addOpen(t.MemoryBytes())
+	s.readMemory.AddOpen(t.MemoryBytes())
 	return g, nil
 }
 
@@ -170,11 +171,6 @@ type fileWriter struct {
 	largest  int             // largest value, in bytes
 }
 
-// budgetBurst is the number of bytes that compactions may write at once after writing nothing for a
-// while: two writes of sstable.Writer. With 32 MiB each compaction began by keeping a processor
-// from reads for 60 ms.
-const budgetBurst = 512 << 10
-
 const (
 	// learnBytesMax bounds the data of a file, in bytes, that a compaction holds back at once to
 	// learn from. 16 MiB: of pages of one site that gives half of the gain of the whole file, and
@@ -195,8 +191,8 @@ type limitedBlob struct {
 }
 
 func (l *limitedBlob) Write(p []byte) (int, error) {
-	for n := len(p); n > 0 && !l.server.behind(); n -= budgetBurst {
-		if err := l.server.budget.WaitN(l.ctx, min(n, budgetBurst)); err != nil {
+	for n := len(p); n > 0 && !l.server.behind(); n -= budget.WriteBurst {
+		if err := l.server.compactionMemory.WaitToWrite(l.ctx, min(n, budget.WriteBurst)); err != nil {
 			return 0, err
 		}
 	}
@@ -228,7 +224,7 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, byte
 	}
 	if !minor {
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, server: t.server}
-		opts.Cache = t.server.memory.cache
+		opts.Cache = t.server.readMemory.Cache()
 	}
 	opts.Worked = step
 	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))

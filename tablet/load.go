@@ -123,14 +123,14 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 	n := 0
 	for m.first(); m.valid(); m.next() {
 		if len(mems) == 0 || mems[len(mems)-1].Bytes() > s.cfg.MemtableBytes {
-			mems = append(mems, newMem(s))
+			mems = append(mems, newMem(s.writeMemory))
 		}
 		last := mems[len(mems)-1]
 		if _, err := last.Add(m.key(), m.value()); err != nil {
 			return mems, false, err
 		}
 		last.count()
-		if s.memtables.Load() > s.cfg.MemtablesBytesMax/2 {
+		if s.writeMemory.Memtables() > s.cfg.MemtablesBytesMax/2 {
 			return mems, false, nil
 		}
 		if n++; n%checkEntries == 0 && ctx.Err() != nil {
@@ -189,7 +189,7 @@ func (r *recovery) memory(ctx context.Context) (release func(), err error) {
 		}
 	}
 	large.budget = largest
-	return r.server.recoveryMemory(ctx, ahead+2*largest+writeBytes(largest))
+	return r.server.compactionMemory.Recover(ctx, ahead+2*largest+writeBytes(largest))
 }
 
 // toFiles writes the entries to files and records the files in the tablet's metadata.

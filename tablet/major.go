@@ -252,13 +252,14 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 		return nil
 	}
 	if learn {
-		if err := s.learning.Acquire(ctx, 1); err != nil {
+		release, err := s.compactionMemory.Learn(ctx)
+		if err != nil {
 			return nil, err
 		}
-		defer s.learning.Release(1)
+		defer release()
 	}
 	memory, budget := rewriteBytes(old, s.cfg.CompactionMemory)
-	release, err := s.compactionMemory(ctx, memory)
+	release, err := s.compactionMemory.Merge(ctx, memory)
 	if err != nil {
 		return nil, err
 	}

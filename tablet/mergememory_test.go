@@ -111,8 +111,8 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 		}
 	}
 	fill()
-	all, memory := e.merging, e.Server.cfg.CompactionMemory
-	if err := all.Acquire(t.Context(), memory); err != nil {
+	releaseAll, err := e.compactionMemory.Merge(t.Context(), e.Server.cfg.CompactionMemory)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,15 +141,17 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 	if n := e.Stats().MergingCompactions; n != 0 {
 		t.Errorf("%d merges without memory", n)
 	}
-	all.Release(memory)
+	releaseAll()
 	if err := e.Compact(t.Context(), testTable, true); err != nil {
 		t.Fatal(err)
 	}
 	if n := e.Stats().MergingCompactions; n != 1 {
 		t.Errorf("%d merges with memory", n)
 	}
-	if !all.TryAcquire(memory) {
-		t.Error("memory is reserved without compactions")
+	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := e.compactionMemory.Merge(within, e.Server.cfg.CompactionMemory); err != nil {
+		t.Errorf("memory is reserved without compactions: %v", err)
 	}
 }
 
@@ -248,22 +250,22 @@ func TestRewriteKeepsLittle(t *testing.T) {
 func TestCacheShrinks(t *testing.T) {
 	const cache, share = 64 << 20, 4 << 20
 	e := newEnv(t, Config{CacheBytes: cache, CompactionMemory: share, RecoveryMemory: share}, "f")
-	before := e.memory.cache.Stats().Budget
+	before := e.readMemory.Cache().Stats().Budget
 	for _, c := range []struct {
 		name        string
 		acquire     func(context.Context, int64) (func(), error)
 		bytes, less int64
 	}{
-		{"a small compaction", e.compactionMemory, share, 0},
-		{"a large compaction", e.compactionMemory, 5 * share, 4 * share},
-		{"a load", e.recoveryMemory, share / 2, share / 2},
-		{"a large load", e.recoveryMemory, 5 * share, 5 * share},
+		{"a small compaction", e.compactionMemory.Merge, share, 0},
+		{"a large compaction", e.compactionMemory.Merge, 5 * share, 4 * share},
+		{"a load", e.compactionMemory.Recover, share / 2, share / 2},
+		{"a large load", e.compactionMemory.Recover, 5 * share, 5 * share},
 	} {
 		release, err := c.acquire(t.Context(), c.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if less := before - e.memory.cache.Stats().Budget; less != c.less {
+		if less := before - e.readMemory.Cache().Stats().Budget; less != c.less {
 			t.Errorf("%s: the cache shrinks by %d bytes, want %d", c.name, less, c.less)
 		}
 		if c.bytes >= share { // another waits
@@ -274,7 +276,7 @@ func TestCacheShrinks(t *testing.T) {
 			}
 		}
 		release()
-		if now := e.memory.cache.Stats().Budget; now != before {
+		if now := e.readMemory.Cache().Stats().Budget; now != before {
 			t.Errorf("%s: the cache has %d bytes afterwards, want %d", c.name, now, before)
 		}
 	}
@@ -300,15 +302,15 @@ func TestMinorMemory(t *testing.T) {
 	least.Store(64 << 20)
 	e.mustApply("row", table.Set("f", nil, 1, make([]byte, value)))
 	e.mustApply("small", table.Set("f", nil, 1, []byte("x")))
-	before := e.memory.cache.Stats().Budget
-	e.Server.useBlobs(createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }})
+	before := e.readMemory.Cache().Stats().Budget
+	e.Server.useBlobs(createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.readMemory.Cache().Stats().Budget)) }})
 	if err := e.Compact(t.Context(), testTable, false); err != nil {
 		t.Fatal(err)
 	}
 	if less := before - least.Load(); less != 2*value {
 		t.Errorf("the cache shrinks by %d bytes, want %d", less, 2*value)
 	}
-	if now := e.memory.cache.Stats().Budget; now > before || now < before-1<<20 {
+	if now := e.readMemory.Cache().Stats().Budget; now > before || now < before-1<<20 {
 		t.Errorf("the cache has %d bytes afterwards, and had %d", now, before)
 	}
 }

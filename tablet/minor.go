@@ -60,9 +60,9 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
 	huge := writeBytes(largest)
-	t.server.memory.addWorking(huge)
+	t.server.readMemory.AddWorking(huge)
 	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).Step)
-	t.server.memory.addWorking(-huge)
+	t.server.readMemory.AddWorking(-huge)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		}
 	}
 	t.server.stats.minors.Add(1)
-	t.server.signalMemory()
+	t.server.writeMemory.Signal()
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (s *Server) logIsWeak() bool {
 func (s *Server) relieve() bool {
 	var victim *Tablet
 	switch {
-	case s.pressed.Swap(false) || s.memtables.Load() > s.cfg.MemtablesBytesMax*5/8:
+	case s.writeMemory.Pressed():
 		most := int64(0)
 		for _, t := range s.allTablets() {
 			if n := t.activeBytes(); n > most && !t.minorPending.Load() {

@@ -208,13 +208,13 @@ func TestRunRecordsLargest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeAll()
-	before := e.memory.cache.Stats().Budget
+	before := e.readMemory.Cache().Stats().Budget
 	release, err := r.memory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*sortedrun.ReadAheadBytes+4*most); got != want {
+	if got, want := before-e.readMemory.Cache().Stats().Budget, int64(len(runs)*2*sortedrun.ReadAheadBytes+4*most); got != want {
 		t.Errorf("a load reserves %d bytes, want %d", got, want)
 	}
 }

@@ -264,7 +264,7 @@ func (m *policyTablet) get(row []byte) {
 
 // trim evicts what is above the cache's budget, which otherwise happens in the background.
 func (m *policyTablet) trim() {
-	cache := m.memory.cache
+	cache := m.readMemory.Cache()
 	cache.Resize(cache.Stats().Budget)
 }
 

@@ -199,7 +199,7 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
 	r.most, r.paused = nil, false
-	r.gate = t.server.large
+	r.gate = t.server.largeReads
 	return nil
 }
 

@@ -189,7 +189,7 @@ func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, 
 
 // spill writes out a memtable that has filled up during recovery.
 func (s *logRecovery) spill(ctx context.Context, t *Tablet) error {
-	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
+	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.writeMemory.Memtables() < s.cfg.MemtablesBytesMax/2 {
 		return nil
 	}
 	t.freeze()
@@ -197,7 +197,7 @@ func (s *logRecovery) spill(ctx context.Context, t *Tablet) error {
 	if errors.Is(err, blobfs.ErrDiskFull) {
 		// Holding the log in memory is better than not serving.
 		s.diskWasFull = true
-		s.log.Warn("disk full: replaying commit log into memory", "tablet", t.id, "memtables", s.memtables.Load())
+		s.log.Warn("disk full: replaying commit log into memory", "tablet", t.id, "memtables", s.writeMemory.Memtables())
 		return nil
 	}
 	return err

@@ -49,7 +49,7 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 		if len(branch.mutations) == 0 {
 			continue
 		}
-		_, err := as.s.checked(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
+		_, err := as.s.writes.check(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
 		// a table that is hidden from the caller is reported as missing
 		if errors.Is(err, api.ErrNoTable) {
 			return err
@@ -80,8 +80,8 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 			if err := r.applyRule(ctx, t, rm, &rules[i]); err != nil {
 				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
 			}
-			if n := rowMutationBytes(rm); n > s.mutationMax() {
-				return nil, &table.LimitError{What: "row mutation bytes", Limit: s.mutationMax(), Got: n}
+			if n := rowMutationBytes(rm); n > s.writes.mutationMax() {
+				return nil, &table.LimitError{What: "row mutation bytes", Limit: s.writes.mutationMax(), Got: n}
 			}
 		}
 		for i := range rm.Mutations {
@@ -242,8 +242,8 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 	as.endTurn()
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {
-		if rm, err = s.checked(sc, rm, as.a); err == nil {
-			err = s.admit(t, rm)
+		if rm, err = s.writes.check(sc, rm, as.a); err == nil {
+			err = s.writes.admit(t, rm)
 		}
 		admitted = err == nil
 	}
@@ -252,7 +252,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 	}
 	if err != nil || !admitted {
 		if admitted {
-			s.uncharge(s.chargeBytes(rm))
+			s.writeMemory.Release(s.writes.chargeBytes(rm))
 		}
 		l.UnlockExclusive()
 		if err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -41,7 +42,7 @@ type rows struct {
 	target   []byte
 	err      error
 
-	gate     *largeGate
+	gate     *budget.Large
 	reserved int64 // bytes reserved in gate
 	covered  int64 // bytes of cells that the reservation covers
 	yields   bool  // start over instead of waiting for memory

@@ -10,12 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/storage"
 
 	"github.com/steledb/stele/tablet/sched"
-
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
@@ -32,9 +30,15 @@ type Server struct {
 	partial bool // started by Start: other servers may have tablets of any table
 	log     *slog.Logger
 	limits  *table.Limits
-	memory  *readMemory
 	pins    *pins
-	large   *largeGate
+
+	// The bounds of memory (T7).
+	writeMemory      *budget.Writes
+	readMemory       *budget.Reads
+	largeReads       *budget.Large
+	compactionMemory *budget.Compactions
+
+	writes admission
 
 	commits   *commitlog.Log
 	logWriter *storage.LogBlob
@@ -58,28 +62,13 @@ type Server struct {
 	// appliedNext is above the sequence number of every applied commit and at or below that of
 	// every other.
 	appliedNext atomic.Uint64
-	memtables   atomic.Int64 // bytes of memtables that are not written out yet
-	lingering   atomic.Int64 // bytes of memtables that are written out but still held by reads
-	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
-	waiters     atomic.Int64 // writers that wait for memory
 
 	backlogs  backlogs
 	deletions *deletions
 
-	memoryFreed struct {
-		sync.Mutex
-		c chan struct{} // closed when memory may have become free
-	}
-
 	minorQueue *sched.Queue[*Tablet]
 	mergeQueue *sched.Queue[*Tablet]
-	budget     *rate.Limiter       // bytes that merging and major compactions write
-	merging    *semaphore.Weighted // CompactionMemory
-	recovering *semaphore.Weighted // RecoveryMemory
-	learning   *semaphore.Weighted // LearnMemory, one holder at a time
 	blocked    atomic.Pointer[error]
-
-	pressed atomic.Bool // a writer found no memory
 
 	ctx        context.Context // of compactions; ends with Close
 	cancel     context.CancelFunc
@@ -130,20 +119,17 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	limits := table.DefaultLimits()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, limits: &limits,
-		memory:     newReadMemory(cfg.CacheBytes),
+		readMemory: budget.NewReads(cfg.CacheBytes),
+		largeReads: budget.NewLarge(cfg.LargeReadBytes, cfg.OverloadWait),
 		minorQueue: sched.NewQueue[*Tablet](), mergeQueue: sched.NewQueue[*Tablet](),
 		closing: make(chan struct{}), splitPending: map[Ref]bool{},
-		budget: rate.NewLimiter(rate.Inf, 0),
 	}
-	if n := cfg.CompactionBytesPerSecond; n > 0 {
-		s.budget = rate.NewLimiter(rate.Limit(n), budgetBurst)
-	}
-	s.pins, s.deletions = newPins(s.memory, s.log), newDeletions(cfg.Blobs, cfg.Logger)
-	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
-	s.recovering = semaphore.NewWeighted(cfg.RecoveryMemory)
-	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
+	s.writeMemory = budget.NewWrites(cfg.MemtablesBytesMax, s.minorQueue.WakeUp)
+	s.compactionMemory = budget.NewCompactions(s.readMemory, cfg.CompactionMemory, cfg.RecoveryMemory, cfg.CompactionBytesPerSecond)
+	s.writes.cfg, s.writes.limits, s.writes.memory = &s.cfg, s.limits, s.writeMemory
+	s.writes.closing, s.writes.blocked = s.closing, s.writesBlocked
+	s.pins, s.deletions = newPins(s.readMemory, s.log), newDeletions(cfg.Blobs, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.memoryFreed.c = make(chan struct{})
 	s.tables.Store(&map[string]*served{})
 	if err := prepare(s); err != nil {
 		s.cancel()
@@ -248,7 +234,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 
 // newChild returns a tablet without a schema and files.
 func (s *Server) newChild(m *Meta) *Tablet {
-	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s), claimed: make(chan struct{}, 1)}
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s.writeMemory), claimed: make(chan struct{}, 1)}
 	t.metaMu.meta = m
 	t.lastMajor.Store(m.LastMajor.UnixMicro())
 	t.applied.Store(m.Redo)

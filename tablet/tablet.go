@@ -159,7 +159,7 @@ func (t *Tablet) install(change func(v *view)) (served bool) {
 	t.mu.Unlock()
 	old.release()
 	if t.stalled.Swap(stalled) && !stalled {
-		t.server.signalMemory()
+		t.server.writeMemory.Signal()
 	}
 	return true
 }
@@ -170,7 +170,7 @@ func (t *Tablet) freeze() {
 	if t.mem.Len() == 0 {
 		return
 	}
-	frozen, fresh := t.mem, newMem(t.server)
+	frozen, fresh := t.mem, newMem(t.server.writeMemory)
 	frozen.stamped = t.stamped.Load()
 	t.mem = fresh
 	t.install(func(v *view) {
@@ -308,7 +308,7 @@ func (t *Tablet) unload(drop bool) {
 		m.release()
 	}
 	v.release()
-	t.server.signalMemory()
+	t.server.writeMemory.Signal()
 }
 
 // majorLate reports whether the major compaction is so overdue that it must not pause any more

@@ -3,6 +3,7 @@ package tablet
 import (
 	"sync/atomic"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/memtable"
 )
 
@@ -30,14 +31,14 @@ type mem struct {
 
 // held counts the memory of a memtable that one tablet has, or two after a split.
 type held struct {
-	server *Server
-	bytes  atomic.Int64 // part of Server.memtables or, without owners, of Server.lingering
+	memory *budget.Writes
+	bytes  atomic.Int64 // of active memtables in memory or, without owners, of lingering ones
 	owners atomic.Int32
 	refs   atomic.Int32 // owners and views
 }
 
-func newMem(s *Server) *mem {
-	m := &mem{Table: memtable.New(), held: &held{server: s}, sums: &familySums{}}
+func newMem(memory *budget.Writes) *mem {
+	m := &mem{Table: memtable.New(), held: &held{memory: memory}, sums: &familySums{}}
 	m.held.owners.Store(1)
 	m.held.refs.Store(1)
 	return m
@@ -49,10 +50,7 @@ func (h *held) unref() {
 		return
 	}
 	if n := h.bytes.Swap(0); n > 0 {
-		h.server.lingering.Add(-n)
-		if h.server.waiters.Load() > 0 {
-			h.server.signalMemory()
-		}
+		h.memory.Drop(n)
 	}
 }
 
@@ -66,11 +64,11 @@ func (m *mem) part(start, end []byte) *mem {
 	return p
 }
 
-// count adds the growth of the memtable to the server's memory.
+// count adds the growth of the memtable to the memory for writes.
 func (m *mem) count() {
 	if grown := m.Bytes() - m.held.bytes.Load(); grown > 0 {
 		m.held.bytes.Add(grown)
-		m.held.server.memtablesGrew(grown)
+		m.held.memory.Grow(grown)
 	}
 }
 
@@ -81,9 +79,7 @@ func (m *mem) release() {
 		return
 	}
 	if h := m.held; h.owners.Add(-1) == 0 {
-		n := h.bytes.Load()
-		h.server.lingering.Add(n)
-		h.server.memtables.Add(-n)
+		h.memory.Linger(h.bytes.Load())
 	}
 	m.held.unref()
 }

@@ -77,9 +77,9 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	if as.a != nil {
 		as.a.Begin()
 	}
-	rm, err := s.checked(sc, rm, as.a)
+	rm, err := s.writes.check(sc, rm, as.a)
 	if err == nil {
-		err = s.admit(t, rm)
+		err = s.writes.admit(t, rm)
 	}
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 		return nil
 	}
 	l.UnlockShared()
-	s.uncharge(s.chargeBytes(rm))
+	s.writeMemory.Release(s.writes.chargeBytes(rm))
 	return err
 }
 
@@ -111,7 +111,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		if as.a != nil {
 			as.a.Begin()
 		}
-		rm, err = s.checked(sc, rm, as.a)
+		rm, err = s.writes.check(sc, rm, as.a)
 	}
 	if err == ErrWouldWait || err == errStale {
 		return false
@@ -124,20 +124,20 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		return false
 	}
 	n := rowMutationBytes(rm)
-	if n > s.mutationMax() {
+	if n > s.writes.mutationMax() {
 		return false // Apply returns the error
 	}
-	if n = s.chargeBytes(rm); !s.tryCharge(t, n) {
+	if n = s.writes.chargeBytes(rm); !s.writes.tryCharge(t, n) {
 		return false
 	}
 	l := t.latches.Of(rm.Row)
 	if !l.TryLockShared() {
-		s.uncharge(n)
+		s.writeMemory.Release(n)
 		return false
 	}
 	if t.fence.Load() != nil || changed(as.a) {
 		l.UnlockShared()
-		s.uncharge(n)
+		s.writeMemory.Release(n)
 		return false
 	}
 	s.commitLatched(t, sc, rm, l, nil, done)
@@ -152,7 +152,7 @@ func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
 	w.server, w.tablet, w.schema, w.Latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
-	w.charged = s.chargeBytes(rm)
+	w.charged = s.writes.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
 	w.commit.Table, w.commit.Tablet = t.table, t.id
@@ -197,7 +197,7 @@ func (w *write) release() {
 	} else {
 		w.Latch.UnlockShared()
 	}
-	w.server.uncharge(w.charged)
+	w.server.writeMemory.Release(w.charged)
 }
 
 // end recycles w and calls done, after release.

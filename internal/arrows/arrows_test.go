@@ -55,6 +55,7 @@ var parts = map[string]map[string][]string{
 		"sstable/twopass": {},
 		"latch":           {},
 		"sched":           {},
+		"budget":          {"sstable"},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
