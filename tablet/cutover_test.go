@@ -127,7 +127,7 @@ func TestCutoverOfDroppedTable(t *testing.T) {
 	if _, err := e.Server.tablets(testTable); !errors.Is(err, api.ErrNoTable) {
 		t.Fatalf("the table was not dropped: %v", err)
 	}
-	e.deletions.run(t.Context())
+	e.Queue.Run(t.Context())
 	if left := e.store.Blobs(); len(left) > 0 {
 		t.Errorf("%d blobs are left", len(left))
 	}
@@ -304,7 +304,7 @@ func TestCutoverBesideReadsAndWrites(t *testing.T) {
 	if err := e.DropTable(testTable); err != nil {
 		t.Fatal(err)
 	}
-	e.deletions.run(t.Context())
+	e.Queue.Run(t.Context())
 	if n := e.Stats().Memory.Open; n != 0 {
 		t.Errorf("%d bytes of unreferenced files", n)
 	}

@@ -108,7 +108,7 @@
 //	                           they wait for METADATA, the log or a lock: see sched.Slot
 //	timerLoop                  the same as minorLoop; checks periodically for work that is due
 //	pinLoop                    the same; loads files of in-memory groups into memory
-//	deletions.loop             the same; deletes the blobs of replaced files, and abandoned logs
+//	deletion.Queue.Loop        the same; deletes the blobs of replaced files, and abandoned logs
 //	Config.OnFailure           called once when the commit log has failed; not joined
 //
 // Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail
@@ -119,8 +119,8 @@
 // Order: Tablet.minorMu or mergeMu, then metaMu, then mu. All but mu may be held across I/O.
 // Latches come before all of them. A latch holder waits only for the log and, at most for
 // OverloadWait, for memory. Tablet.claimed, which Unload, Split and Merge hold, comes first of all;
-// of two tablets, that of the lower one comes first. deletions.working is held across the I/O of
-// deletions, with none of the others.
+// of two tablets, that of the lower one comes first. A deletion.Queue's lock is held across the
+// I/O of deletions, with none of the others.
 //
 // # Invariants
 //

@@ -157,7 +157,7 @@ func (s *Server) deleteFile(f *file) {
 		return
 	}
 	f.table.DropCached()
-	s.deletions.add(f.meta.Handle.ID)
+	s.Queue.Add(f.meta.Handle.ID)
 }
 
 // fileWriter writes one SSTable of a locality group.

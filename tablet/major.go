@@ -325,7 +325,7 @@ func (t *Tablet) flush(ctx context.Context) error {
 // replaced files are deleted. It may be interrupted at any time. Errors: api.ErrNoTable,
 // api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
-	defer s.deletions.run(ctx)
+	defer s.Queue.Run(ctx)
 	for end, last := []byte(nil), false; !last; {
 		tablets, err := s.tablets(tableName)
 		if err != nil {
@@ -353,7 +353,7 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
-	defer s.deletions.run(ctx)
+	defer s.Queue.Run(ctx)
 	for {
 		t, err := s.tablet(r)
 		if err != nil {
@@ -372,7 +372,7 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	return t.server.deletions.withDiskSpace(ctx, func() error {
+	return t.server.Queue.WithDiskSpace(ctx, func() error {
 		if major {
 			return t.major(ctx)
 		}
@@ -407,7 +407,7 @@ func (s *Server) mergeLoop() {
 // mergeQueued compacts a tablet, or queues it again.
 func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.deletions.withDiskSpace(ctx, func() (err error) {
+	err := s.Queue.WithDiskSpace(ctx, func() (err error) {
 		free, err = t.mergeIfFree(ctx)
 		return err
 	})

@@ -100,7 +100,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: ErrMetaChanged, unsent: true}
 	s.cfg.Metadata = m
 	blobs := func() (n int) {
-		s.deletions.run(t.Context())
+		s.Queue.Run(t.Context())
 		for _, dir := range []string{"/d0/blobs", "/d1/blobs"} {
 			names, err := f.fs.ReadDir(dir)
 			if err != nil {

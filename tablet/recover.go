@@ -64,7 +64,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 
 // beginLog begins the server's commit log with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := storage.NewLogBlob(s.cfg.Blobs, s.deletions.addLog, ErrClosed)
+	w := storage.NewLogBlob(s.cfg.Blobs, s.Queue.AddLog, ErrClosed)
 	s.logWriter = w
 	if !s.cfg.LogLater {
 		if err := s.BeginLog(ctx); err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/deletion"
+
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/storage"
 
@@ -63,8 +65,8 @@ type Server struct {
 	// every other.
 	appliedNext atomic.Uint64
 
-	backlogs  backlogs
-	deletions *deletions
+	backlogs backlogs
+	Queue    *deletion.Queue
 
 	minorQueue *sched.Queue[*Tablet]
 	mergeQueue *sched.Queue[*Tablet]
@@ -128,7 +130,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.compactionMemory = budget.NewCompactions(s.readMemory, cfg.CompactionMemory, cfg.RecoveryMemory, cfg.CompactionBytesPerSecond)
 	s.writes.cfg, s.writes.limits, s.writes.memory = &s.cfg, s.limits, s.writeMemory
 	s.writes.closing, s.writes.blocked = s.closing, s.writesBlocked
-	s.pins, s.deletions = newPins(s.readMemory, s.log), newDeletions(cfg.Blobs, cfg.Logger)
+	s.pins, s.Queue = newPins(s.readMemory, s.log), deletion.New(cfg.Blobs, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tables.Store(&map[string]*served{})
 	if err := prepare(s); err != nil {
@@ -140,7 +142,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.background.Go(s.mergeLoop)
 	s.background.Go(s.timerLoop)
 	s.background.Go(s.pinLoop)
-	s.background.Go(func() { s.deletions.loop(s.ctx) })
+	s.background.Go(func() { s.Queue.Loop(s.ctx) })
 	return s, nil
 }
 
@@ -159,7 +161,7 @@ func (s *Server) releaseAll(ctx context.Context) {
 			}
 		}
 	}
-	s.deletions.run(ctx)
+	s.Queue.Run(ctx)
 }
 
 // Close completes the accepted commits, stops compactions and stops serving. Memtable entries

@@ -56,6 +56,7 @@ var parts = map[string]map[string][]string{
 		"latch":           {},
 		"sched":           {},
 		"budget":          {"sstable"},
+		"deletion":        {},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
