@@ -77,7 +77,7 @@ func (n *Node) parts() []lifePart {
 	}
 	parts := []lifePart{
 		{"the port for clients and nodes", n.askSelf},
-		{"the tablet server", probe(func() { n.tablets().Stats(); n.tablets().Loaded() })},
+		{"the tablet server", probe(func() { n.tablets().Stats(); n.tablets().Served().Loaded() })},
 		{"the block store", probe(func() { n.store.Load().Repairs() })},
 		{"the lock service", probe(func() { n.voter.Group(); n.leader() })},
 		{"the catalog", probe(func() { n.servedTables() })},

@@ -51,7 +51,7 @@ func (n *Node) MetadataTablets() []tablet.TabletStats {
 func (n *Node) SplitMetadata(ctx context.Context) (bool, error) {
 	s := n.server.Load()
 	var largest *tablet.Loaded
-	for _, t := range s.metadata.Loaded() {
+	for _, t := range s.metadata.Served().Loaded() {
 		if t.Ref() != rootTablet && (largest == nil || t.Bytes > largest.Bytes) {
 			largest = &t
 		}
@@ -179,8 +179,8 @@ func (n *Node) Abdicate(ctx context.Context) (again func()) {
 func (n *Node) UnloadTable(ctx context.Context, name string) error {
 	s := n.tablets()
 	var err error
-	for _, t := range s.Loaded() {
-		if t.Table == s.Tables()[name] {
+	for _, t := range s.Served().Loaded() {
+		if t.Table == s.Served().Tables()[name] {
 			err = errors.Join(err, s.Unload(ctx, t.Ref()))
 		}
 	}

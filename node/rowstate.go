@@ -44,7 +44,7 @@ func (s *tabletServer) forgetDropped() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	served := map[uint64]bool{metadata.TableID: true}
-	for _, id := range s.tablets.Tables() {
+	for _, id := range s.tablets.Served().Tables() {
 		served[id] = true
 	}
 	maps.DeleteFunc(s.mu.states, func(r tablet.Ref, _ *rowState) bool {

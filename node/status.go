@@ -74,7 +74,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) 
 // servedTables returns the numbers of users' tables and tablets served here.
 func (n *Node) servedTables() (tables, tablets int64) {
 	seen := map[uint64]bool{}
-	for _, t := range n.tablets().Loaded() {
+	for _, t := range n.tablets().Served().Loaded() {
 		seen[t.Table] = true
 		tablets++
 	}

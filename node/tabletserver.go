@@ -148,7 +148,7 @@ func (s *tabletServer) serving() error {
 
 // held returns the tablets that the server has.
 func (s *tabletServer) held() reply.Result {
-	all := append(s.metadata.Loaded(), s.tablets.Loaded()...)
+	all := append(s.metadata.Served().Loaded(), s.tablets.Served().Loaded()...)
 	return func(e *wire.Encoder) {
 		e.Array(len(all))
 		for i := range all {
@@ -203,7 +203,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
-	settling := s.of(row.Table).SplitPending(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
+	settling := s.of(row.Table).Served().SplitPending(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
 	if s.has(row) {
 		return nil
 	}
@@ -267,7 +267,7 @@ func (s *tabletServer) end(key []byte) {
 
 // has reports whether the server has the tablet of a row.
 func (s *tabletServer) has(row *metadata.Row) bool {
-	return s.of(row.Table).Has(metarows.RefOf(row))
+	return s.of(row.Table).Served().Has(metarows.RefOf(row))
 }
 
 // take makes the tablet this server's: from then on no other server changes its row. METADATA records an event, unless this repeats
@@ -343,7 +343,7 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).SplitPending(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
+	if s.of(row.Table).Served().SplitPending(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
 		return 0, errSplittingOff
 	}
 	held := s.has(row)
@@ -357,7 +357,7 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 		return 0, err
 	}
 	// The row that was read may be older than the tablet's last split, and begin below its rows.
-	if !held && s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+	if !held && s.of(row.Table).Served().Overlaps(row.Table, m.Start, row.End) {
 		return 0, errServedByAnother
 	}
 	if row, err = s.rowOf(ctx, key); err != nil {

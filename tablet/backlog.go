@@ -66,7 +66,7 @@ func (t *Tablet) setBacklog(b backlog) {
 }
 
 // behind reports whether compactions are far behind with any tablet.
-func (s *Server) behind() bool { return s.backlogs.worst() == farBehind }
+func (b *backlogs) behind() bool { return b.worst() == farBehind }
 
 // newPacer returns the pacer of a merging or major compaction. It pauses while the server is serving
 // reads, so that reads find a free processor. It does not pause while nothing is read, compactions

@@ -73,30 +73,30 @@ func TestBehind(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		if e.behind() {
+		if e.backlogs.behind() {
 			t.Fatalf("behind with %d files", i)
 		}
 		add()
 	}
-	if !e.behind() {
+	if !e.backlogs.behind() {
 		t.Fatal("not behind with half of FilesMax files")
 	}
 	if err := e.Compact(t.Context(), testTable, true); err != nil {
 		t.Fatal(err)
 	}
-	if e.behind() {
+	if e.backlogs.behind() {
 		t.Fatal("behind after a major compaction")
 	}
 	for range 20 {
 		add()
 	}
-	if !e.behind() {
+	if !e.backlogs.behind() {
 		t.Fatal("not behind")
 	}
 	if err := e.DropTable(testTable); err != nil {
 		t.Fatal(err)
 	}
-	if e.behind() {
+	if e.backlogs.behind() {
 		t.Error("behind with a tablet that is not served")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"github.com/steledb/stele/table"
 )
@@ -425,4 +426,25 @@ func (s *slots) last() int {
 		i = i<<6 | (63 - bits.LeadingZeros64(level[i]))
 	}
 	return i
+}
+
+// gcClock is the time at which GC policies are evaluated. It never goes back with the wall clock,
+// so a cell that a read found expired stays expired.
+type gcClock struct {
+	cfg  *Config
+	last atomic.Int64 // latest result, in µs
+}
+
+// now returns the time, in µs, at which to evaluate GC policies.
+func (c *gcClock) now() int64 {
+	now := c.cfg.Now().UnixMicro()
+	for {
+		last := c.last.Load()
+		if now <= last {
+			return last
+		}
+		if c.last.CompareAndSwap(last, now) {
+			return now
+		}
+	}
 }

@@ -191,4 +191,4 @@ func exactly(qualifier string) table.ByteRange {
 	return table.ByteRange{Start: table.Closed([]byte(qualifier)), End: table.Closed([]byte(qualifier))}
 }
 
-func (e *env) tabletOfTest() *Tablet { return e.allTablets()[0] }
+func (e *env) tabletOfTest() *Tablet { return e.served.all()[0] }

@@ -78,7 +78,7 @@ func (s *Server) RenewSchemas(ctx context.Context) (err error) {
 	results := make(chan error)
 	under, next := 0, 0
 	var names []string
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *s.served.tables.Load() {
 		if len(sv.tablets) > 0 && !sv.current() {
 			names = append(names, name)
 		}
@@ -101,13 +101,13 @@ func (s *Server) RenewSchemas(ctx context.Context) (err error) {
 // renewSchema makes the schema of a served table current, or stops serving the table if it was
 // dropped. Concurrent callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
 func (s *Server) renewSchema(ctx context.Context, tableName string) error {
-	sv := (*s.tables.Load())[tableName]
+	sv := (*s.served.tables.Load())[tableName]
 	if sv == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(s.life.ctx, cancel)()
 	renewing := sv.renewing
 	select {
 	case renewing <- struct{}{}:
@@ -115,7 +115,7 @@ func (s *Server) renewSchema(ctx context.Context, tableName string) error {
 	case <-ctx.Done():
 		return s.renewError(ctx, tableName, ctx.Err())
 	}
-	if sv = (*s.tables.Load())[tableName]; sv == nil || sv.current() {
+	if sv = (*s.served.tables.Load())[tableName]; sv == nil || sv.current() {
 		return nil
 	}
 	sc, v, err := s.cfg.Schemas.Schema(ctx, sv.id, tableName)
@@ -132,7 +132,7 @@ func (s *Server) renewSchema(ctx context.Context, tableName string) error {
 // renewError returns the error of an operation that could not read its table's schema. Nothing was
 // executed.
 func (s *Server) renewError(ctx context.Context, tableName string, err error) error {
-	if s.ctx.Err() != nil {
+	if s.life.ctx.Err() != nil {
 		return ErrClosed
 	}
 	return fmt.Errorf("%w: read schema of table %q, lock service unreachable or schema change pending: %s",
@@ -151,9 +151,9 @@ func (sv *served) current() bool {
 
 // adopt sets the schema of a table's tablets to one that was read.
 func (s *Server) adopt(sc *table.Schema, v Version) {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	sv := (*s.tables.Load())[sc.Name]
+	s.served.mu.Lock()
+	defer s.served.mu.Unlock()
+	sv := (*s.served.tables.Load())[sc.Name]
 	if sv == nil || sv.id != sc.ID {
 		return
 	}
@@ -190,7 +190,7 @@ func (sv *served) unifySchemas(t *Tablet) {
 // *UnknownOutcomeError.
 func (w *write) settle() {
 	s, t := w.server, w.tablet
-	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
+	ctx, cancel := context.WithTimeout(s.life.ctx, renewTimeout)
 	defer cancel()
 	var err error
 	for {

@@ -270,7 +270,7 @@ func TestSchemaIsReadOnce(t *testing.T) {
 		t.Errorf("a rejected write was executed: %d cells, %v", n, err)
 	}
 	e.change(nil)
-	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Loaded()) != 0 {
-		t.Errorf("a dropped table is served: %v, %v", e.Loaded(), err)
+	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Served().Loaded()) != 0 {
+		t.Errorf("a dropped table is served: %v, %v", e.Served().Loaded(), err)
 	}
 }

@@ -43,7 +43,7 @@ func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *f
 		for _, p := range parts {
 			p.release()
 		}
-		if !served || t.server.behind() {
+		if !served || t.server.backlogs.behind() {
 			return errCutoverEnded
 		}
 		g.Step(bytes)

@@ -112,7 +112,7 @@ func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) 
 	select {
 	case <-h.lifted:
 		return nil
-	case <-s.closing:
+	case <-s.life.closing:
 		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)

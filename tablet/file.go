@@ -157,7 +157,7 @@ func (s *Server) deleteFile(f *file) {
 		return
 	}
 	f.table.DropCached()
-	s.Queue.Add(f.meta.Handle.ID)
+	s.deletions.Add(f.meta.Handle.ID)
 }
 
 // fileWriter writes one SSTable of a locality group.
@@ -191,7 +191,7 @@ type limitedBlob struct {
 }
 
 func (l *limitedBlob) Write(p []byte) (int, error) {
-	for n := len(p); n > 0 && !l.server.behind(); n -= budget.WriteBurst {
+	for n := len(p); n > 0 && !l.server.backlogs.behind(); n -= budget.WriteBurst {
 		if err := l.server.compactionMemory.WaitToWrite(l.ctx, min(n, budget.WriteBurst)); err != nil {
 			return 0, err
 		}

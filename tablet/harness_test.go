@@ -453,4 +453,4 @@ func soakRuns(n int) int {
 }
 
 // useBlobs replaces the block store of a server.
-func (s *Server) useBlobs(b storage.Blobs) { s.cfg.Blobs, s.Queue.Blobs = b, b }
+func (s *Server) useBlobs(b storage.Blobs) { s.cfg.Blobs, s.deletions.Blobs = b, b }

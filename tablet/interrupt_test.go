@@ -60,7 +60,7 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 	if err := <-compacted; err != nil {
 		t.Errorf("the major compaction: %v", err)
 	}
-	for _, tablet := range s.allTablets() {
+	for _, tablet := range s.served.all() {
 		if tablet.lastMajor.Load() == 0 {
 			t.Errorf("tablet %d is not compacted", tablet.id)
 		}

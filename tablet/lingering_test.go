@@ -47,7 +47,7 @@ func TestMemtablesThatReadsHoldCount(t *testing.T) {
 		if held < 2*size || e.writeMemory.Memtables() != 0 {
 			t.Fatalf("split %v: %d bytes that the read holds count, and %d of memtables", split, held, e.writeMemory.Memtables())
 		}
-		if tab := e.allTablets()[0]; e.writes.tryCharge(tab, memory-held+1) {
+		if tab := e.served.all()[0]; e.writes.tryCharge(tab, memory-held+1) {
 			t.Errorf("split %v: memory that the read holds is available", split)
 		}
 		close(end)
@@ -57,7 +57,7 @@ func TestMemtablesThatReadsHoldCount(t *testing.T) {
 		if n := e.writeMemory.Lingering(); n != 0 {
 			t.Errorf("split %v: %d bytes count when the read is over", split, n)
 		}
-		if tab := e.allTablets()[0]; !e.writes.tryCharge(tab, memory) {
+		if tab := e.served.all()[0]; !e.writes.tryCharge(tab, memory) {
 			t.Errorf("split %v: memory is not available after the read", split)
 		}
 		e.writeMemory.Release(memory)
@@ -75,15 +75,15 @@ func TestCompactionsHoldNoMemtables(t *testing.T) {
 	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
 	e.Server.useBlobs(b)
 	close(b.armed)
-	tab, compacted := e.allTablets()[0], make(chan error, 1)
-	go func() { compacted <- tab.major(e.ctx) }()
+	tab, compacted := e.served.all()[0], make(chan error, 1)
+	go func() { compacted <- tab.major(e.life.ctx) }()
 	<-b.called
 	e.mustApply("b", set("f", "q", 1, "v"))
 	if err := tab.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	e.waitLingering(false)
-	e.cancel() // the compaction waits for that
+	e.life.cancel() // the compaction waits for that
 	if err := <-compacted; err == nil {
 		t.Error("the compaction did not wait")
 	}

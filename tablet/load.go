@@ -223,7 +223,7 @@ const unloadFlushes = 3
 // fails, the tablet is still served. Errors: api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull,
 // *api.OverloadedError while the commit log makes no progress, ctx's.
 func (s *Server) Unload(ctx context.Context, r Ref) error {
-	t, err := s.tablet(r)
+	t, err := s.served.tablet(r)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (t *Tablet) flushMost(ctx context.Context) error {
 
 // remove takes t, whose metadata is closed, out of service. Its memtables are discarded.
 func (s *Server) remove(t *Tablet) {
-	s.unregister(t)
+	s.served.remove(t)
 	t.retire()
 	// A log that has ended applies nothing to t any more.
 	if err := s.commits.Between(func() { t.unload(false) }); err != nil {

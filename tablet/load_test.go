@@ -314,7 +314,7 @@ func TestMoveUnderLoad(t *testing.T) {
 func TestFenceWaits(t *testing.T) {
 	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
-	x, err := s.tablet(lastTablet)
+	x, err := s.served.tablet(lastTablet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	}
 	precondition := func(*Meta) error { return nil }
 	change := func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) }
-	if added == nil || len(added.warm) == 0 || s.behind() {
+	if added == nil || len(added.warm) == 0 || s.backlogs.behind() {
 		err = t.replaceFiles(ctx, precondition, files, old, change, func(v *view) { v.replace(g.name, old, added) })
 	} else if err = t.replaceFiles(ctx, precondition, files, old, change, func(*view) {}); err == nil {
 		t.cutover(ctx, g.name, old, added)
@@ -264,7 +264,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 		return nil, err
 	}
 	defer release()
-	c.judge.init(s.gcNow(), math.MaxUint64)
+	c.judge.init(s.gcClock.now(), math.MaxUint64)
 	sources, large := rewriteSources(old, budget, pacer.Step)
 	defer large.close()
 	c.merge.reset(sources)
@@ -325,9 +325,9 @@ func (t *Tablet) flush(ctx context.Context) error {
 // replaced files are deleted. It may be interrupted at any time. Errors: api.ErrNoTable,
 // api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
-	defer s.Queue.Run(ctx)
+	defer s.deletions.Run(ctx)
 	for end, last := []byte(nil), false; !last; {
-		tablets, err := s.tablets(tableName)
+		tablets, err := s.served.tabletsOf(tableName)
 		if err != nil {
 			return err
 		}
@@ -353,9 +353,9 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
-	defer s.Queue.Run(ctx)
+	defer s.deletions.Run(ctx)
 	for {
-		t, err := s.tablet(r)
+		t, err := s.served.tablet(r)
 		if err != nil {
 			return err
 		}
@@ -372,7 +372,7 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	return t.server.Queue.WithDiskSpace(ctx, func() error {
+	return t.server.deletions.WithDiskSpace(ctx, func() error {
 		if major {
 			return t.major(ctx)
 		}
@@ -385,7 +385,7 @@ func (s *Server) mergeLoop() {
 	slot := sched.NewSlot()
 	for {
 		select {
-		case <-s.closing:
+		case <-s.life.closing:
 			return
 		case <-s.mergeQueue.Wake:
 		}
@@ -396,9 +396,9 @@ func (s *Server) mergeLoop() {
 				slot.Release()
 				break
 			}
-			s.background.Go(func() {
+			s.life.background.Go(func() {
 				defer slot.Release()
-				s.mergeQueued(slot.With(s.ctx), t)
+				s.mergeQueued(slot.With(s.life.ctx), t)
 			})
 		}
 	}
@@ -407,7 +407,7 @@ func (s *Server) mergeLoop() {
 // mergeQueued compacts a tablet, or queues it again.
 func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.Queue.WithDiskSpace(ctx, func() (err error) {
+	err := s.deletions.WithDiskSpace(ctx, func() (err error) {
 		free, err = t.mergeIfFree(ctx)
 		return err
 	})
@@ -417,12 +417,12 @@ func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 	case err == nil || errors.Is(err, errUnloaded):
 	case errors.Is(err, errInterrupted):
 		s.mergeQueue.Add(t) // it may still be served; the interrupting caller holds mergeMu
-	case s.ctx.Err() != nil:
+	case s.life.ctx.Err() != nil:
 	default:
 		s.log.Error("compaction failed", "tablet", t.id, "err", err)
 		if errors.Is(err, blobfs.ErrDiskFull) { // other errors, such as corrupt files, wait for the timer
 			s.mergeQueue.Add(t)
-			s.sleep(retryPauseMax)
+			s.life.sleep(retryPauseMax)
 		}
 	}
 }
@@ -443,7 +443,7 @@ func (s *Server) timerLoop() {
 	last := time.Now()
 	for {
 		select {
-		case <-s.closing:
+		case <-s.life.closing:
 			return
 		case <-weak.C:
 			if s.logIsWeak() {
@@ -462,7 +462,7 @@ func (s *Server) timerLoop() {
 // queueDueMajors queues the tablets that are due for a major compaction or stalled.
 func (s *Server) queueDueMajors() {
 	now := s.cfg.Now()
-	for _, t := range s.allTablets() {
+	for _, t := range s.served.all() {
 		if !now.Before(t.majorDue()) || t.stalled.Load() {
 			s.mergeQueue.Add(t)
 		}

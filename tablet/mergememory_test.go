@@ -49,7 +49,7 @@ func TestCompactionMemory(t *testing.T) {
 					t.Errorf("row%d has %d cells", i, len(got))
 				}
 			}
-			for _, x := range e.allTablets() {
+			for _, x := range e.served.all() {
 				v, _, err := x.acquire()
 				if err != nil {
 					t.Fatal(err)
@@ -101,7 +101,7 @@ func TestMergeableRangeIsCheap(t *testing.T) {
 // unloaded.
 func TestCompactionsWaitForMemory(t *testing.T) {
 	e := newEnv(t, Config{FilesMerge: 20, FilesMax: 40}, "f:compression=none")
-	x := e.allTablets()[0]
+	x := e.served.all()[0]
 	fill := func() {
 		for i := range 3 {
 			e.mustApply(fmt.Sprint("row", i), table.Set("f", nil, 1, make([]byte, 1<<20)))
@@ -206,7 +206,7 @@ func TestRewriteKeepsLittle(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				v, _, err := e.allTablets()[0].acquire()
+				v, _, err := e.served.all()[0].acquire()
 				if err != nil {
 					t.Fatal(err)
 				}

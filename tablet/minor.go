@@ -154,7 +154,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 		}
 		return nil
 	}}
-	c.judge.init(s.gcNow(), math.MaxUint64)
+	c.judge.init(s.gcClock.now(), math.MaxUint64)
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (s *Server) minorLoop() {
 	w := minorWork{s: s, slot: sched.NewSlot()}
 	for {
 		select {
-		case <-s.closing:
+		case <-s.life.closing:
 			return
 		case <-s.minorQueue.Wake:
 		}
@@ -207,7 +207,7 @@ func (w *minorWork) next() bool {
 		return w.s.relieve()
 	}
 	t.minorPending.Store(true)
-	w.s.background.Go(func() {
+	w.s.life.background.Go(func() {
 		defer w.s.minorQueue.WakeUp()
 		defer w.slot.Release()
 		w.write(t)
@@ -225,7 +225,7 @@ func (w *minorWork) write(t *Tablet) {
 			s.minorQueue.Add(t)
 		})
 	}
-	free, err := t.minorIfFree(w.slot.With(s.ctx))
+	free, err := t.minorIfFree(w.slot.With(s.life.ctx))
 	switch {
 	case !free:
 		again(busyPause)
@@ -237,7 +237,7 @@ func (w *minorWork) write(t *Tablet) {
 		}
 		s.mergeQueue.Add(t)
 		s.releaseLogs()
-	case s.ctx.Err() != nil:
+	case s.life.ctx.Err() != nil:
 	default:
 		pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
 		t.minorFailures++
@@ -254,16 +254,6 @@ const (
 	retryPauseMax = 10 * time.Second
 	busyPause     = 5 * time.Millisecond // while another goroutine splits, merges or compacts the tablet
 )
-
-// sleep waits for d or until the server closes.
-func (s *Server) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-s.closing:
-	case <-timer.C:
-	}
-}
 
 // writesBlocked returns the error if memtables cannot be written out because the disks are full.
 func (s *Server) writesBlocked() error {
@@ -285,14 +275,14 @@ func (s *Server) relieve() bool {
 	switch {
 	case s.writeMemory.Pressed():
 		most := int64(0)
-		for _, t := range s.allTablets() {
+		for _, t := range s.served.all() {
 			if n := t.activeBytes(); n > most && !t.minorPending.Load() {
 				victim, most = t, n
 			}
 		}
 	case s.commits.Pending(s.redo()) > s.cfg.LogBytesMax, s.logIsWeak():
 		oldest := uint64(math.MaxUint64)
-		for _, t := range s.allTablets() {
+		for _, t := range s.served.all() {
 			if seq := t.unflushed(); seq != 0 && seq < oldest {
 				victim, oldest = t, seq
 			}
@@ -320,7 +310,7 @@ func (t *Tablet) activeBytes() int64 {
 func (s *Server) redo() uint64 {
 	// Loaded first: a commit that is applied meanwhile is then above it.
 	redo := s.appliedNext.Load()
-	for _, t := range s.allTablets() {
+	for _, t := range s.served.all() {
 		if seq := t.unflushed(); seq != 0 {
 			redo = min(redo, seq)
 		}
@@ -343,7 +333,7 @@ func (s *Server) releaseLogs() {
 	})
 	s.oldLogs.Unlock()
 	for _, id := range done {
-		if err := s.cfg.Blobs.RemoveLog(s.ctx, id); err != nil {
+		if err := s.cfg.Blobs.RemoveLog(s.life.ctx, id); err != nil {
 			s.log.Warn("commit log not removed", "log", id.String(), "err", err) // the next start finds it
 		}
 	}

@@ -144,9 +144,9 @@ func (s *Server) pinLoop() {
 	for {
 		select {
 		case o := <-s.pins.queue:
-			s.pins.load(s.ctx, o)
+			s.pins.load(s.life.ctx, o)
 			o.release()
-		case <-s.closing:
+		case <-s.life.closing:
 			s.pins.drain()
 			return
 		}

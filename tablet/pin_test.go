@@ -106,7 +106,7 @@ func (w *pinWorld) settled() ReadMemory {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		waits := false
-		for _, t := range w.s.allTablets() {
+		for _, t := range w.s.served.all() {
 			v, _, err := t.acquire()
 			if err != nil {
 				continue
@@ -358,7 +358,7 @@ func TestInMemoryGroupUnderTraffic(t *testing.T) {
 	}
 	w.read()
 	m, counted, files := w.settled(), int64(0), int64(0)
-	for _, tab := range w.s.allTablets() {
+	for _, tab := range w.s.served.all() {
 		v, _, err := tab.acquire()
 		if err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func TestFilesOfReassignedTabletStay(t *testing.T) {
 						}
 					}
 				}
-				tab := s.allTablets()[0]
+				tab := s.served.all()[0]
 				if what == "minor" {
 					tab.minorMu.Lock() // minorLoop must not get the error
 					defer tab.minorMu.Unlock()
@@ -100,7 +100,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: ErrMetaChanged, unsent: true}
 	s.cfg.Metadata = m
 	blobs := func() (n int) {
-		s.Queue.Run(t.Context())
+		s.deletions.Run(t.Context())
 		for _, dir := range []string{"/d0/blobs", "/d1/blobs"} {
 			names, err := f.fs.ReadDir(dir)
 			if err != nil {
@@ -114,7 +114,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := blobs()
-	tab := s.allTablets()[0]
+	tab := s.served.all()[0]
 	tab.minorMu.Lock() // minorLoop must not get the error
 	if err := s.commits.Between(tab.freeze); err != nil {
 		t.Fatal(err)

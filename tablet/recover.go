@@ -37,7 +37,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 			t.unload(false)
 			return err
 		}
-		s.byTable[t.table] = (*s.tables.Load())[l.Schema.Name]
+		s.byTable[t.table] = (*s.served.tables.Load())[l.Schema.Name]
 		next = max(next, l.Meta.Redo+1)
 	}
 	logs, err := s.oldLogsInOrder(ctx)
@@ -54,7 +54,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 	if err := s.beginLog(ctx, next); err != nil {
 		return err
 	}
-	for _, t := range s.allTablets() {
+	for _, t := range s.served.all() {
 		// The applier has no work yet, so this goroutine may do its work.
 		t.freeze()
 	}
@@ -64,7 +64,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 
 // beginLog begins the server's commit log with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := storage.NewLogBlob(s.cfg.Blobs, s.Queue.AddLog, ErrClosed)
+	w := storage.NewLogBlob(s.cfg.Blobs, s.deletions.AddLog, ErrClosed)
 	s.logWriter = w
 	if !s.cfg.LogLater {
 		if err := s.BeginLog(ctx); err != nil {
@@ -85,7 +85,7 @@ func (s *Server) beginLog(ctx context.Context, next uint64) error {
 func (s *Server) BeginLog(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(s.life.ctx, cancel)()
 	err := s.logWriter.Open(ctx)
 	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
 		return fmt.Errorf("create commit log: %w", err)

@@ -42,7 +42,7 @@ func TestRecoveryByRow(t *testing.T) {
 		}
 	}
 	for i, want := range map[uint64]int{1: 2, 2: 2, 3: 0} {
-		for _, tb := range e.allTablets() {
+		for _, tb := range e.served.all() {
 			if tb.id != i {
 				continue
 			}

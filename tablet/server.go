@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/steledb/stele/tablet/deletion"
 
@@ -28,11 +26,12 @@ var ErrClosed = fmt.Errorf("tablet server closed: %w", api.ErrUnavailable)
 
 // Server serves tablets. Its methods are safe for concurrent use.
 type Server struct {
-	cfg     Config
-	partial bool // started by Start: other servers may have tablets of any table
-	log     *slog.Logger
-	limits  *table.Limits
-	pins    *pins
+	cfg    Config
+	log    *slog.Logger
+	life   *lifetime
+	served *TabletMap
+	limits *table.Limits
+	pins   *pins
 
 	// The bounds of memory (T7).
 	writeMemory      *budget.Writes
@@ -45,40 +44,27 @@ type Server struct {
 	commits   *commitlog.Log
 	logWriter *storage.LogBlob
 
-	// tables maps table names to their served tablets. The map is immutable and is replaced as a
-	// whole.
-	tables       atomic.Pointer[map[string]*served]
-	tablesMu     sync.Mutex
-	splitPending map[Ref]bool
-
 	// oldLogs are the logs of earlier runs of the server that some tablet may still need.
 	oldLogs struct {
 		sync.Mutex
 		list []oldLog
 	}
 
-	// gcClock is the latest time, in µs, at which a GC policy was evaluated. It never goes back
-	// with the wall clock, so a cell that a read found expired stays expired.
-	gcClock atomic.Int64
+	gcClock gcClock
 
 	// appliedNext is above the sequence number of every applied commit and at or below that of
 	// every other.
 	appliedNext atomic.Uint64
 
-	backlogs backlogs
-	Queue    *deletion.Queue
+	backlogs  backlogs
+	deletions *deletion.Queue
 
 	minorQueue *sched.Queue[*Tablet]
 	mergeQueue *sched.Queue[*Tablet]
 	blocked    atomic.Pointer[error]
 
-	ctx        context.Context // of compactions; ends with Close
-	cancel     context.CancelFunc
-	closing    chan struct{}
-	closeOnce  sync.Once
-	background sync.WaitGroup
-	failure    sync.Once
-	stats      counters
+	failure sync.Once
+	stats   counters
 }
 
 type oldLog struct {
@@ -86,63 +72,48 @@ type oldLog struct {
 	maxSeq uint64
 }
 
-// served holds the tablets of one table that are served here, in the order of their ranges.
-type served struct {
-	id       uint64
-	tablets  []*Tablet
-	renewing chan struct{} // holds a value while the schema is being read; shared by all versions of a table's served
-}
-
-// withTablets returns a copy of sv with the given tablets.
-func (sv *served) withTablets(tablets []*Tablet) *served {
-	return &served{id: sv.id, tablets: tablets, renewing: sv.renewing}
-}
-
 // Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
 // them. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
 func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
-	return newServer(cfg, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
+	return newServer(cfg, false, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
 }
 
 // Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
 // Server.Load. A table of which it serves nothing may still exist.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	return newServer(cfg, func(s *Server) error {
-		s.partial = true
-		return s.beginLog(ctx, 1)
-	})
+	return newServer(cfg, true, func(s *Server) error { return s.beginLog(ctx, 1) })
 }
 
-func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
+// newServer returns a server that prepare has given its commit log and first tablets. partial means
+// that other servers may have tablets of any table.
+func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	limits := table.DefaultLimits()
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, limits: &limits,
+		cfg: cfg, log: cfg.Logger, limits: &limits, life: newLifetime(), served: newTabletMap(partial),
 		readMemory: budget.NewReads(cfg.CacheBytes),
 		largeReads: budget.NewLarge(cfg.LargeReadBytes, cfg.OverloadWait),
 		minorQueue: sched.NewQueue[*Tablet](), mergeQueue: sched.NewQueue[*Tablet](),
-		closing: make(chan struct{}), splitPending: map[Ref]bool{},
 	}
 	s.writeMemory = budget.NewWrites(cfg.MemtablesBytesMax, s.minorQueue.WakeUp)
 	s.compactionMemory = budget.NewCompactions(s.readMemory, cfg.CompactionMemory, cfg.RecoveryMemory, cfg.CompactionBytesPerSecond)
 	s.writes.cfg, s.writes.limits, s.writes.memory = &s.cfg, s.limits, s.writeMemory
-	s.writes.closing, s.writes.blocked = s.closing, s.writesBlocked
-	s.pins, s.Queue = newPins(s.readMemory, s.log), deletion.New(cfg.Blobs, cfg.Logger)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.tables.Store(&map[string]*served{})
+	s.writes.closing, s.writes.blocked = s.life.closing, s.writesBlocked
+	s.pins, s.deletions = newPins(s.readMemory, s.log), deletion.New(cfg.Blobs, cfg.Logger)
+	s.gcClock.cfg = &s.cfg
 	if err := prepare(s); err != nil {
-		s.cancel()
+		s.life.cancel()
 		s.releaseAll(context.Background())
 		return nil, err
 	}
-	s.background.Go(s.minorLoop)
-	s.background.Go(s.mergeLoop)
-	s.background.Go(s.timerLoop)
-	s.background.Go(s.pinLoop)
-	s.background.Go(func() { s.Queue.Loop(s.ctx) })
+	s.life.background.Go(s.minorLoop)
+	s.life.background.Go(s.mergeLoop)
+	s.life.background.Go(s.timerLoop)
+	s.life.background.Go(s.pinLoop)
+	s.life.background.Go(func() { s.deletions.Loop(s.life.ctx) })
 	return s, nil
 }
 
@@ -150,7 +121,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 // files until ctx ends.
 func (s *Server) releaseAll(ctx context.Context) {
 	s.pins.drain()
-	for _, sv := range *s.tables.Load() {
+	for _, sv := range *s.served.tables.Load() {
 		for _, t := range sv.tablets {
 			t.mu.Lock()
 			v := t.mu.current
@@ -161,7 +132,7 @@ func (s *Server) releaseAll(ctx context.Context) {
 			}
 		}
 	}
-	s.Queue.Run(ctx)
+	s.deletions.Run(ctx)
 }
 
 // Close completes the accepted commits, stops compactions and stops serving. Memtable entries
@@ -171,12 +142,12 @@ func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 // CloseWithin is Close that waits for accepted commits until ctx ends, since their log may have
 // lost its nodes. The remaining commits fail with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
-	s.beginClose()
+	s.life.end()
 	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
 	s.minorQueue.Close()
 	s.mergeQueue.Close()
-	s.background.Wait()
+	s.life.background.Wait()
 	err := s.logWriter.Close()
 	s.releaseAll(ctx)
 	return err
@@ -186,14 +157,8 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 // fail. It is for callers that wait for requests before they close the server. CloseWithin must
 // still be called.
 func (s *Server) Abandon() {
-	s.beginClose()
+	s.life.end()
 	s.commits.Abandon()
-}
-
-// beginClose notifies all running work that the server is closing.
-func (s *Server) beginClose() {
-	s.closeOnce.Do(func() { close(s.closing) })
-	s.cancel()
 }
 
 // AddTablet starts serving a tablet that has no entries in any log.
@@ -244,115 +209,6 @@ func (s *Server) newChild(m *Meta) *Tablet {
 	return t
 }
 
-// register makes a tablet reachable under its table's name. If another table is served under that
-// name, one of the two was dropped. If it is the other one, its tablets are discarded. Errors:
-// ErrServed, and api.ErrNoTable if the tablet's own table was dropped.
-func (s *Server) register(name string, t *Tablet) (err error) {
-	var dropped *served
-	s.changeTables(func(m map[string]*served) {
-		n := &served{id: t.table, renewing: make(chan struct{}, 1)}
-		old := m[name]
-		switch {
-		case old != nil && old.id == t.table:
-			n = old.withTablets(slices.Clone(old.tablets))
-		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
-			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
-			return
-		default:
-			dropped = old
-		}
-		at, same := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
-			return compareEnds(a.end, b.end)
-		})
-		if same || at > 0 && string(n.tablets[at-1].end) > string(t.start) ||
-			at < len(n.tablets) && (len(t.end) == 0 || string(n.tablets[at].start) < string(t.end)) {
-			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
-			return
-		}
-		n.unifySchemas(t)
-		n.tablets = slices.Insert(n.tablets, at, t)
-		m[name] = n
-	})
-	if err != nil {
-		return err
-	}
-	s.mergeQueue.Add(t)
-	return s.discardTable(dropped)
-}
-
-// exchange replaces tablets with others of the same rows, for operations that begin later. It
-// returns false if the old ones are no longer served because their table was dropped.
-func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
-	s.changeTables(func(m map[string]*served) {
-		for name, sv := range m {
-			at := slices.Index(sv.tablets, old[0])
-			if at < 0 {
-				continue
-			}
-			for _, t := range fresh { // under the lock, so that no schema change is missed
-				for _, o := range old {
-					if sc, now := o.schema.Load(), t.schema.Load(); now == nil || sc != now && sc.follows(now) {
-						t.schema.Store(sc)
-					}
-				}
-			}
-			m[name] = sv.withTablets(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
-			done = true
-		}
-	})
-	return done
-}
-
-// unregister makes a tablet unreachable for operations that begin later.
-func (s *Server) unregister(t *Tablet) {
-	s.changeTables(func(m map[string]*served) {
-		for name, sv := range m {
-			if at := slices.Index(sv.tablets, t); at >= 0 {
-				m[name] = sv.withTablets(slices.Delete(slices.Clone(sv.tablets), at, at+1))
-			}
-		}
-	})
-}
-
-// compareEnds orders the ends of ranges. An empty end means no bound and is the largest.
-func compareEnds(a, b []byte) int {
-	switch {
-	case len(a) == 0 && len(b) == 0:
-		return 0
-	case len(a) == 0:
-		return 1
-	case len(b) == 0:
-		return -1
-	}
-	return slices.Compare(a, b)
-}
-
-// gcNow returns the time, in µs, at which to evaluate GC policies.
-func (s *Server) gcNow() int64 {
-	now := s.cfg.Now().UnixMicro()
-	for {
-		last := s.gcClock.Load()
-		if now <= last {
-			return last
-		}
-		if s.gcClock.CompareAndSwap(last, now) {
-			return now
-		}
-	}
-}
-
-func (s *Server) changeTables(change func(m map[string]*served)) {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	old := *s.tables.Load()
-	m := make(map[string]*served, len(old)+1)
-	for k, v := range old {
-		m[k] = v
-	}
-	change(m)
-	s.tables.Store(&m)
-}
-
 // tabletOf returns the tablet of a row for a new operation, once the schema of the table is known
 // to be current. Errors: api.ErrNoTable, api.ErrNotServing, those of renewSchema and
 // Config.Serving.
@@ -379,7 +235,7 @@ func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 	if err := as.s.checkServing(); err != nil {
 		return nil, err
 	}
-	sv, err := as.s.servedOf(tableName)
+	sv, err := as.s.served.table(tableName)
 	if err != nil {
 		return nil, err
 	}
@@ -397,59 +253,12 @@ func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 	return t, nil
 }
 
-// at returns the tablet that holds row, or nil.
-func (sv *served) at(row []byte) *Tablet {
-	lo, hi := 0, len(sv.tablets)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if end := sv.tablets[mid].end; len(end) > 0 && string(end) < string(row) {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == len(sv.tablets) || !sv.tablets[lo].holds(row) {
-		return nil
-	}
-	return sv.tablets[lo]
-}
-
-// servedOf returns the served tablets of a table. The error is api.ErrNoTable, or api.ErrNotServing
-// if other servers may have tablets of it.
-func (s *Server) servedOf(tableName string) (*served, error) {
-	sv := (*s.tables.Load())[tableName]
-	switch {
-	case sv != nil:
-		return sv, nil
-	case s.partial:
-		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNotServing)
-	}
-	return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
-}
-
-// tablets returns the served tablets of a table in range order. Errors: as servedOf.
-func (s *Server) tablets(tableName string) ([]*Tablet, error) {
-	sv, err := s.servedOf(tableName)
-	if err != nil {
-		return nil, err
-	}
-	return sv.tablets, nil
-}
-
-func (s *Server) allTablets() []*Tablet {
-	var all []*Tablet
-	for _, sv := range *s.tables.Load() {
-		all = append(all, sv.tablets...)
-	}
-	return all
-}
-
 // SetSchema changes the schema of a table's tablets. Operations that began before may complete with
 // the old one. The error is api.ErrNoTable.
 func (s *Server) SetSchema(sc *table.Schema) error {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	tablets, err := s.tablets(sc.Name)
+	s.served.mu.Lock()
+	defer s.served.mu.Unlock()
+	tablets, err := s.served.tabletsOf(sc.Name)
 	if err != nil {
 		return err
 	}
@@ -465,7 +274,7 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 // writes or metadata changes. Such writes fail with api.ErrNotServing if they become durable.
 // Errors: api.ErrNoTable, ErrClosed.
 func (s *Server) DropTable(tableName string) error {
-	sv := (*s.tables.Load())[tableName]
+	sv := (*s.served.tables.Load())[tableName]
 	if sv == nil {
 		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
 	}
@@ -474,15 +283,21 @@ func (s *Server) DropTable(tableName string) error {
 
 // dropTable is DropTable for the table with that id. It does nothing if that table is not served.
 func (s *Server) dropTable(tableName string, id uint64) error {
-	var dropped *served
-	s.changeTables(func(m map[string]*served) {
-		if sv := m[tableName]; sv != nil && sv.id == id {
-			dropped = sv
-			delete(m, tableName)
-		}
-	})
+	return s.discardTable(s.served.drop(tableName, id))
+}
+
+// register makes a tablet reachable under its table's name: see TabletMap.add.
+func (s *Server) register(name string, t *Tablet) error {
+	dropped, err := s.served.add(name, t)
+	if err != nil {
+		return err
+	}
+	s.mergeQueue.Add(t)
 	return s.discardTable(dropped)
 }
+
+// Served returns the tablets that the server serves.
+func (s *Server) Served() *TabletMap { return s.served }
 
 // discardTable releases the tablets of a dropped table that are no longer reachable. dropped may be
 // nil.
@@ -505,7 +320,7 @@ func (s *Server) discardTable(dropped *served) error {
 // outcome of a change must be known before the next one. unclear reports that after the error the
 // change may still have happened.
 func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
-	ctx, cancel := t.server.metaContext()
+	ctx, cancel := t.server.life.metaContext()
 	defer cancel()
 	err = t.server.cfg.Metadata.Save(ctx, next)
 	if err == nil {
@@ -531,18 +346,4 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 	t.metaMu.meta = next
 	t.lastMajor.Store(next.LastMajor.UnixMicro())
 	return false, nil
-}
-
-// metaTimeout bounds a metadata change. 30 s: several elections of the lock service.
-const metaTimeout = 30 * time.Second
-
-// metaClosing is how long a metadata change may continue once the server closes. The next server of
-// the tablet determines its outcome, as after a crash.
-const metaClosing = 2 * time.Second
-
-// metaContext returns a context that bounds a metadata change.
-func (s *Server) metaContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
-	stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(metaClosing, cancel) })
-	return ctx, func() { stop(); cancel() }
 }

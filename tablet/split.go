@@ -31,7 +31,7 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if s.cfg.NewTabletID == nil {
 		return Ref{}, 0, errors.New("split tablet: server has no source of tablet ids")
 	}
-	t, err := s.tablet(r)
+	t, err := s.served.tablet(r)
 	if err != nil {
 		return Ref{}, 0, err
 	}
@@ -117,8 +117,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 			return err
 		}
 	}
-	s.setSplitPending(low.Ref(), true)
-	defer s.setSplitPending(low.Ref(), false)
+	s.served.setSplitPending(low.Ref(), true)
+	defer s.served.setSplitPending(low.Ref(), false)
 	if err := s.settleSplit(low, up); err != nil {
 		h.discard()
 		if errors.Is(err, ErrMetaLost) {
@@ -226,7 +226,7 @@ func (s *Server) replace(t *Tablet, h halves) {
 			c.mu.current.frozen = append(c.mu.current.frozen, p)
 		}
 	}
-	if !s.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper}) {
+	if !s.served.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper}) {
 		h.discard()
 	}
 	t.unload(false)
@@ -260,7 +260,7 @@ func (s *Server) settleSplit(low, up *Meta) error {
 func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 	pauses := timing.Backoff{Min: settlePauseMin, Max: settlePauseMax}
 	for n := 0; ; n++ {
-		ctx, cancel := s.metaContext()
+		ctx, cancel := s.life.metaContext()
 		err := try(ctx, n > 0)
 		cancel()
 		if errors.Is(err, ErrClosed) {
@@ -271,9 +271,9 @@ func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 		}
 		pause := pauses.Next()
 		s.log.Warn("metadata change outcome unknown", "err", err, "retry_in", pause)
-		s.sleep(pause)
+		s.life.sleep(pause)
 		select {
-		case <-s.closing:
+		case <-s.life.closing:
 			return ErrClosed
 		default:
 		}

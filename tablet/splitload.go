@@ -92,7 +92,7 @@ func upper(rows [][]byte, row []byte) int {
 // checkSplits passes the tablets that should be split to OnSplitCandidate. elapsed is the time since
 // the last call.
 func (s *Server) checkSplits(elapsed time.Duration) {
-	all := s.allTablets()
+	all := s.served.all()
 	total := int64(0)
 	for _, t := range all {
 		ops := t.load.ops.Load()

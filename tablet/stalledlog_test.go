@@ -32,7 +32,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 
-	for _, x := range s.allTablets() {
+	for _, x := range s.served.all() {
 		noError(t, ends(t, "flush", func() error { return x.flush(t.Context()) }))
 		if n := x.activeBytes(); n > 0 {
 			t.Errorf("tablet %d: %d bytes are in its memtable after a flush", x.id, n)
@@ -48,7 +48,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 	if err := ends(t, "unload", func() error { return s.Unload(t.Context(), lower) }); !errors.As(err, &busy) {
 		t.Errorf("unload of a tablet with a write under way: %v", err)
 	}
-	if x, err := s.tablet(lower); err != nil || x.fence.Load() != nil {
+	if x, err := s.served.tablet(lower); err != nil || x.fence.Load() != nil {
 		t.Errorf("the tablet that was not unloaded accepts no writes: %v", err)
 	}
 	noError(t, ends(t, "unload", func() error { return s.Unload(t.Context(), lastTablet) }))
@@ -67,7 +67,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 // Writers do not wait while an unload waits for a compaction to end.
 func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	s := newCluster(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
-	x := s.allTablets()[0]
+	x := s.served.all()[0]
 	x.mergeMu.Lock() // of a compaction that does not end
 	unloaded := make(chan error, 1)
 	go func() { unloaded <- s.Unload(t.Context(), x.ref()) }()

@@ -54,7 +54,7 @@ func (r *ReadMemory) add(o *ReadMemory) {
 // Stats returns the server's statistics.
 func (s *Server) Stats() Stats {
 	st := Stats{
-		Tables: len(*s.tables.Load()), Tablets: len(s.allTablets()),
+		Tables: len(*s.served.tables.Load()), Tablets: len(s.served.all()),
 		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
 		Stalls: s.writes.stalls.Load(), Overloads: s.writes.overloads.Load(),
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
@@ -111,7 +111,7 @@ type FileStats struct {
 // TabletStats returns the statistics of a table's tablets in range order. The error is
 // api.ErrNoTable.
 func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
-	tablets, err := s.tablets(tableName)
+	tablets, err := s.served.tabletsOf(tableName)
 	if err != nil {
 		return nil, err
 	}

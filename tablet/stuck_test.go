@@ -30,7 +30,7 @@ func TestOneTabletIsStuck(t *testing.T) {
 	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}
-	all := s.allTablets()
+	all := s.served.all()
 	stuck, well := all[0], all[1]
 	m := &stuckMetadata{Metadata: s.cfg.Metadata, id: stuck.id}
 	s.cfg.Metadata = m
@@ -151,7 +151,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 			if _, _, err := s.Split(t.Context(), lastTablet, []byte("row012")); err != nil {
 				t.Fatal(err)
 			}
-			all := s.allTablets()
+			all := s.served.all()
 			stuck, well := all[0], all[1]
 			write := func(x *Tablet, row string, flushes int) {
 				t.Helper()

@@ -22,11 +22,11 @@ var ErrNotNeighbours = errors.New("tablets are not neighbours")
 // Writers of both wait meanwhile; readers do not. Once begun, a merge does not end with ctx.
 // Errors: api.ErrNotServing, ErrNotNeighbours, those of Metadata, ErrClosed, ctx's.
 func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
-	lower, err := s.tablet(lowerRef)
+	lower, err := s.served.tablet(lowerRef)
 	if err != nil {
 		return err
 	}
-	upper, err := s.tablet(upperRef)
+	upper, err := s.served.tablet(upperRef)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (s *Server) replaceBoth(lower, upper, one *Tablet) {
 	}
 	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
 	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
-	if !s.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
+	if !s.served.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
 		one.unload(false)
 	}
 	lower.unload(false)

@@ -136,7 +136,7 @@ type FamilyUsage struct {
 
 // Usage returns the usage of the table with that id, or of every table if it is 0, sorted by id.
 func (s *Server) Usage(tableID uint64) (all []Usage) {
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *s.served.tables.Load() {
 		if tableID != 0 && sv.id != tableID || len(sv.tablets) == 0 {
 			continue
 		}
@@ -160,7 +160,7 @@ type TableSize struct {
 
 // Sizes returns the size of each table. It is cheap enough for frequent calls.
 func (s *Server) Sizes() (all []TableSize) {
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *s.served.tables.Load() {
 		x := TableSize{Table: name, ID: sv.id}
 		for _, t := range sv.tablets {
 			v, _, err := t.acquire()

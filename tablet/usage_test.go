@@ -253,7 +253,7 @@ func TestSizesAddUp(t *testing.T) {
 // blobBytes returns the size of all SSTables of the first server's tablets.
 func (f *cluster) blobBytes() (n int64) {
 	seen := map[string]bool{}
-	for _, sv := range *f.servers[0].Server.tables.Load() {
+	for _, sv := range *f.servers[0].Server.served.tables.Load() {
 		for _, t := range sv.tablets {
 			t.metaMu.Lock()
 			m := cloneMeta(t.metaMu.meta)
