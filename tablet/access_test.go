@@ -102,7 +102,7 @@ func TestAccessChanges(t *testing.T) {
 	if got := e.read("r", table.ColumnRange{Family: "f", Qualifiers: table.ByteRange{Start: table.Closed([]byte("n")), End: table.Closed([]byte("n"))}}); len(got) != 1 {
 		t.Errorf("the counter: %v", got)
 	}
-	if err := e.commits.Between(func() {}); err != nil {
+	if err := e.commitLog.commits.Between(func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if used := e.writeMemory.Charged(); used != 0 {

@@ -80,7 +80,7 @@ func (t *Tablet) newPacer(ctx context.Context) *sched.Pacer {
 // so that commits find a free disk.
 func (t *Tablet) newMinorPacer(ctx context.Context) *sched.Pacer {
 	s := t.server
-	return sched.NewPacer(ctx, func() int64 { return int64(s.appliedNext.Load()) }, t.minorPauseRatio)
+	return sched.NewPacer(ctx, func() int64 { return int64(s.commitLog.appliedNext.Load()) }, t.minorPauseRatio)
 }
 
 func (t *Tablet) pauseRatio() time.Duration {
@@ -97,7 +97,7 @@ func (t *Tablet) pauseRatio() time.Duration {
 // short, or the log lacks redundancy.
 func (t *Tablet) minorPauseRatio() time.Duration {
 	s := t.server
-	if t.minorWaiters.Load() > 0 || s.writeMemory.HalfUsed() || s.logWriter.Weak() > 0 {
+	if t.minorWaiters.Load() > 0 || s.writeMemory.HalfUsed() || s.commitLog.blob.Weak() > 0 {
 		return 0
 	}
 	return pauseRatioMinor

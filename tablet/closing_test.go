@@ -65,7 +65,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 					result <- err
 				}()
 			} else {
-				if err := s.commits.Between(s.served.all()[0].freeze); err != nil {
+				if err := s.commitLog.commits.Between(s.served.all()[0].freeze); err != nil {
 					t.Fatal(err)
 				}
 				result <- ErrClosed

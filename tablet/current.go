@@ -37,7 +37,7 @@ type Version interface {
 // current reports whether operations may use the schema. The caller calls checkServing first: a
 // Version is valid only while the server's lease is.
 func (s *schema) current() bool {
-	return s.version == nil || s.version.Current() || planted.On(planted.SchemaNotChecked)
+	return s.Version == nil || s.Version.Current() || planted.On(planted.SchemaNotChecked)
 }
 
 // follows reports whether the schema may replace old: it was read from the same or a later version
@@ -45,12 +45,12 @@ func (s *schema) current() bool {
 // and a compaction knows every family of which it finds cells.
 func (s *schema) follows(old *schema) bool {
 	switch {
-	case s.version == nil || old.version == nil: // schemas without a version change by SetSchema only
-		return s.version != nil
-	case s.version.Generation() == old.version.Generation():
-		return s.version.Current()
+	case s.Version == nil || old.Version == nil: // schemas without a version change by SetSchema only
+		return s.Version != nil
+	case s.Version.Generation() == old.Version.Generation():
+		return s.Version.Current()
 	}
-	return s.version.Generation() > old.version.Generation()
+	return s.Version.Generation() > old.Version.Generation()
 }
 
 // keepPointer makes s share old's table if they are equal, because derived values are cached by its

@@ -19,7 +19,7 @@ import (
 type catalog struct {
 	mu      sync.Mutex
 	schema  *table.Schema // nil: dropped
-	version *fakeVersion
+	Version *fakeVersion
 	reads   int
 	err     error // error of Schema, if set
 }
@@ -34,17 +34,17 @@ func (c *catalog) Schema(_ context.Context, id uint64, _ string) (*table.Schema,
 	if c.schema == nil || c.schema.ID != id {
 		return nil, nil, api.ErrNoTable
 	}
-	if c.version == nil || !c.version.Current() {
-		c.version = &fakeVersion{generation: uint64(c.reads)}
+	if c.Version == nil || !c.Version.Current() {
+		c.Version = &fakeVersion{generation: uint64(c.reads)}
 	}
-	return c.schema, c.version, nil
+	return c.schema, c.Version, nil
 }
 
 func (c *catalog) change(to *table.Schema) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.version != nil {
-		c.version.over.Store(true)
+	if c.Version != nil {
+		c.Version.over.Store(true)
 	}
 	c.schema = to
 }

@@ -79,14 +79,14 @@ func TestDeletedDataIsRemoved(t *testing.T) {
 	e.mustApply("row of column", table.DeleteColumn("f", []byte("q")))
 	e.mustApply("row of overwritten", table.Set("f", []byte("q"), now+1, []byte("new")))
 	for _, secret := range secrets {
-		e.queueDueMajors()
+		e.merges.queueDue()
 		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
 			t.Errorf("%q is gone before its time", secret)
 		}
 	}
 	e.clock.micros.Add((period * 9 / 10).Microseconds())
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		e.queueDueMajors()
+		e.merges.queueDue()
 		var left []string
 		for how, secret := range secrets {
 			for _, dir := range []string{"/d0", "/d1"} {

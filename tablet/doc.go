@@ -33,7 +33,7 @@
 // A deletion covers the entries with lower sequence numbers, whatever their timestamps. Reads
 // evaluate GC policies; compactions remove only what no read can return any more. A read therefore
 // returns the same result before and after a compaction. This requires a policy of versions=n to be
-// sticky: see judge. The time against which ages are measured never goes back while a server runs.
+// sticky: see gcpolicy. The time against which ages are measured never goes back while a server runs.
 //
 // Server timestamps are assigned under the commit log's lock, in sequence order. A server that
 // loads a tablet continues above the tablet's last timestamp.

@@ -52,7 +52,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	for _, r := range l.Runs {
 		seq, stamped = max(seq, r.MaxSeq()), max(stamped, r.MaxTime())
 	}
-	s.commits.Raise(seq + 1)
+	s.commitLog.commits.Raise(seq + 1)
 	t.applied.Store(seq)
 	if planted.On(planted.ClockAlone) {
 		stamped = 0
@@ -68,7 +68,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	}
 	switch {
 	case rec.frozen > 0:
-		s.minorQueue.Add(t)
+		s.minors.queue.Add(t)
 	case l.OnRecovered != nil:
 		l.OnRecovered()
 	}
@@ -248,7 +248,7 @@ func (s *Server) Unload(ctx context.Context, r Ref) error {
 	}
 	t.closeMeta()
 	s.remove(t)
-	s.releaseLogs()
+	s.commitLog.release()
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (s *Server) remove(t *Tablet) {
 	s.served.remove(t)
 	t.retire()
 	// A log that has ended applies nothing to t any more.
-	if err := s.commits.Between(func() { t.unload(false) }); err != nil {
+	if err := s.commitLog.commits.Between(func() { t.unload(false) }); err != nil {
 		t.unload(false)
 	}
 }

@@ -332,7 +332,7 @@ func TestFenceWaits(t *testing.T) {
 	}
 	l.UnlockShared()
 	<-fenced
-	next := s.commits.Next()
+	next := s.commitLog.commits.Next()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := applySync(s.Server, "row", setCell("x"))
@@ -343,7 +343,7 @@ func TestFenceWaits(t *testing.T) {
 		t.Fatalf("a fenced write was answered: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	if got := s.commits.Next(); got != next {
+	if got := s.commitLog.commits.Next(); got != next {
 		t.Fatalf("a fenced write was logged as number %d", next)
 	}
 	x.liftFence()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/tablet/deletion"
 	"github.com/steledb/stele/tablet/sched"
 
 	"github.com/steledb/stele/blobfs"
@@ -60,13 +61,13 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 func (t *Tablet) mergeIfFree(ctx context.Context) (free bool, err error) {
 	due := t.majorIsDue()
 	if due {
-		if err = t.server.commits.Between(t.freeze); err != nil {
+		if err = t.server.commitLog.commits.Between(t.freeze); err != nil {
 			return true, closedError(err)
 		}
 		if free, err = t.minorIfFree(ctx); !free || err != nil {
 			return free, err
 		}
-		t.server.releaseLogs()
+		t.server.commitLog.release()
 	}
 	if !t.mergeMu.TryLock() {
 		return false, nil
@@ -264,7 +265,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 		return nil, err
 	}
 	defer release()
-	c.judge.init(s.gcClock.now(), math.MaxUint64)
+	c.judge.Init(s.gcClock.Now(), math.MaxUint64)
 	sources, large := rewriteSources(old, budget, pacer.Step)
 	defer large.close()
 	c.merge.reset(sources)
@@ -310,13 +311,13 @@ const readAheadBytes = 1 << 20
 
 // flush writes out all of the tablet's memtables.
 func (t *Tablet) flush(ctx context.Context) error {
-	if err := t.server.commits.Between(t.freeze); err != nil {
+	if err := t.server.commitLog.commits.Between(t.freeze); err != nil {
 		return closedError(err)
 	}
 	if err := t.minor(ctx); err != nil {
 		return err
 	}
-	t.server.releaseLogs()
+	t.server.commitLog.release()
 	return nil
 }
 
@@ -381,90 +382,68 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 }
 
 // mergeLoop runs the merging and major compactions that are due, one tablet at a time: see sched.Slot.
-func (s *Server) mergeLoop() {
-	slot := sched.NewSlot()
+type mergeLoop struct {
+	cfg       *Config
+	life      *lifetime
+	served    *TabletMap
+	deletions *deletion.Queue
+
+	queue *sched.Queue[*Tablet]
+	slot  sched.Slot
+}
+
+// run works until the server closes.
+func (l *mergeLoop) run() {
 	for {
 		select {
-		case <-s.life.closing:
+		case <-l.life.closing:
 			return
-		case <-s.mergeQueue.Wake:
+		case <-l.queue.Wake:
 		}
 		for {
-			slot.Acquire()
-			t := s.mergeQueue.Take()
+			l.slot.Acquire()
+			t := l.queue.Take()
 			if t == nil {
-				slot.Release()
+				l.slot.Release()
 				break
 			}
-			s.life.background.Go(func() {
-				defer slot.Release()
-				s.mergeQueued(slot.With(s.life.ctx), t)
+			l.life.background.Go(func() {
+				defer l.slot.Release()
+				l.compact(l.slot.With(l.life.ctx), t)
 			})
 		}
 	}
 }
 
-// mergeQueued compacts a tablet, or queues it again.
-func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
+// compact compacts a tablet, or queues it again.
+func (l *mergeLoop) compact(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.deletions.WithDiskSpace(ctx, func() (err error) {
+	err := l.deletions.WithDiskSpace(ctx, func() (err error) {
 		free, err = t.mergeIfFree(ctx)
 		return err
 	})
 	switch {
 	case !free:
-		time.AfterFunc(busyPause, func() { s.mergeQueue.Add(t) })
+		time.AfterFunc(busyPause, func() { l.queue.Add(t) })
 	case err == nil || errors.Is(err, errUnloaded):
 	case errors.Is(err, errInterrupted):
-		s.mergeQueue.Add(t) // it may still be served; the interrupting caller holds mergeMu
-	case s.life.ctx.Err() != nil:
+		l.queue.Add(t) // it may still be served; the interrupting caller holds mergeMu
+	case l.life.ctx.Err() != nil:
 	default:
-		s.log.Error("compaction failed", "tablet", t.id, "err", err)
+		l.cfg.Logger.Error("compaction failed", "tablet", t.id, "err", err)
 		if errors.Is(err, blobfs.ErrDiskFull) { // other errors, such as corrupt files, wait for the timer
-			s.mergeQueue.Add(t)
-			s.life.sleep(retryPauseMax)
+			l.queue.Add(t)
+			l.life.sleep(retryPauseMax)
 		}
 	}
 }
 
-const (
-	// timerPeriod is how often the server checks for due major compactions, an oversized commit
-	// log, and tablets that should be split.
-	timerPeriod = 10 * time.Second
-	// weakPeriod is how often it checks the redundancy of its log.
-	weakPeriod = time.Second
-)
-
-func (s *Server) timerLoop() {
-	tick := time.NewTicker(timerPeriod)
-	defer tick.Stop()
-	weak := time.NewTicker(weakPeriod)
-	defer weak.Stop()
-	last := time.Now()
-	for {
-		select {
-		case <-s.life.closing:
-			return
-		case <-weak.C:
-			if s.logIsWeak() {
-				s.minorQueue.WakeUp()
-			}
-			continue
-		case <-tick.C:
-		}
-		s.minorQueue.WakeUp()
-		s.checkSplits(max(time.Since(last), time.Millisecond))
-		last = time.Now()
-		s.queueDueMajors()
-	}
-}
-
-// queueDueMajors queues the tablets that are due for a major compaction or stalled.
-func (s *Server) queueDueMajors() {
-	now := s.cfg.Now()
-	for _, t := range s.served.all() {
+// queueDue queues the tablets that are due for a major compaction or stalled.
+func (l *mergeLoop) queueDue() {
+	now := l.cfg.Now()
+	for _, t := range l.served.all() {
 		if !now.Before(t.majorDue()) || t.stalled.Load() {
-			s.mergeQueue.Add(t)
+			l.queue.Add(t)
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/sched"
 
 	"github.com/steledb/stele/blobfs"
@@ -154,7 +156,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 		}
 		return nil
 	}}
-	c.judge.init(s.gcClock.now(), math.MaxUint64)
+	c.judge.Init(s.gcClock.Now(), math.MaxUint64)
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
 		return nil, err
@@ -174,76 +176,83 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	return files, nil
 }
 
-// minorLoop writes out frozen memtables. It also freezes memtables: under memory pressure the
-// largest one, and when the commit log grows too long the one with its oldest record.
-func (s *Server) minorLoop() {
-	w := minorWork{s: s, slot: sched.NewSlot()}
-	for {
-		select {
-		case <-s.life.closing:
-			return
-		case <-s.minorQueue.Wake:
-		}
-		for more := true; more; {
-			more = w.next()
-		}
-	}
+// minorLoop writes out frozen memtables, one tablet at a time: see sched.Slot. It also freezes
+// memtables: under memory pressure the largest one, and when the commit log grows too long the one
+// with its oldest record.
+type minorLoop struct {
+	cfg       *Config
+	life      *lifetime
+	served    *TabletMap
+	memory    *budget.Writes
+	commitLog *serverLog
+	written   func(*Tablet) // called after a tablet was written out
+
+	queue *sched.Queue[*Tablet]
+	slot  sched.Slot
+	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
+	stuck   *Tablet
+	blocked atomic.Pointer[error] // the last failure, until memtables can be written out again
 }
 
-// minorWork is the state of minorLoop, which works on one tablet at a time: see sched.Slot.
-type minorWork struct {
-	s    *Server
-	slot sched.Slot
-	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
-	stuck *Tablet
+// run works until the server closes.
+func (l *minorLoop) run() {
+	for {
+		select {
+		case <-l.life.closing:
+			return
+		case <-l.queue.Wake:
+		}
+		for more := true; more; {
+			more = l.next()
+		}
+	}
 }
 
 // next starts writing out a tablet, or freezes a memtable. It returns false if neither is due.
-func (w *minorWork) next() bool {
-	w.slot.Acquire()
-	t := w.s.minorQueue.Take()
+func (l *minorLoop) next() bool {
+	l.slot.Acquire()
+	t := l.queue.Take()
 	if t == nil {
-		defer w.slot.Release()
-		return w.s.relieve()
+		defer l.slot.Release()
+		return l.relieve()
 	}
 	t.minorPending.Store(true)
-	w.s.life.background.Go(func() {
-		defer w.s.minorQueue.WakeUp()
-		defer w.slot.Release()
-		w.write(t)
+	l.life.background.Go(func() {
+		defer l.queue.WakeUp()
+		defer l.slot.Release()
+		l.write(t)
 	})
 	return true
 }
 
 // write writes out a tablet. If that fails, it is retried later, and other tablets do not wait for
 // it.
-func (w *minorWork) write(t *Tablet) {
-	s := w.s
+func (l *minorLoop) write(t *Tablet) {
 	again := func(pause time.Duration) {
 		time.AfterFunc(pause, func() {
 			t.minorPending.Store(false)
-			s.minorQueue.Add(t)
+			l.queue.Add(t)
 		})
 	}
-	free, err := t.minorIfFree(w.slot.With(s.life.ctx))
+	free, err := t.minorIfFree(l.slot.With(l.life.ctx))
 	switch {
 	case !free:
 		again(busyPause)
 	case err == nil || errors.Is(err, errUnloaded):
 		t.minorPending.Store(false)
 		t.minorFailures = 0
-		if w.stuck == t || s.writesBlocked() != nil { // a full disk has space again
-			s.blocked.Store(nil)
+		if l.stuck == t || l.writesBlocked() != nil { // a full disk has space again
+			l.blocked.Store(nil)
 		}
-		s.mergeQueue.Add(t)
-		s.releaseLogs()
-	case s.life.ctx.Err() != nil:
+		l.written(t)
+		l.commitLog.release()
+	case l.life.ctx.Err() != nil:
 	default:
 		pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
 		t.minorFailures++
-		s.log.Error("minor compaction failed", "tablet", t.id, "err", err, "retry_in", pause)
-		w.stuck = t
-		s.blocked.Store(&err)
+		l.cfg.Logger.Error("minor compaction failed", "tablet", t.id, "err", err, "retry_in", pause)
+		l.stuck = t
+		l.blocked.Store(&err)
 		again(pause)
 	}
 }
@@ -256,33 +265,27 @@ const (
 )
 
 // writesBlocked returns the error if memtables cannot be written out because the disks are full.
-func (s *Server) writesBlocked() error {
-	if err := s.blocked.Load(); err != nil && errors.Is(*err, blobfs.ErrDiskFull) {
+func (l *minorLoop) writesBlocked() error {
+	if err := l.blocked.Load(); err != nil && errors.Is(*err, blobfs.ErrDiskFull) {
 		return *err
 	}
 	return nil
 }
 
-// logIsWeak reports whether memtable entries are in a part of the log that lacks redundancy.
-func (s *Server) logIsWeak() bool {
-	weak := s.logWriter.Weak()
-	return weak > 0 && s.commits.Covered(s.redo()) < weak
-}
-
 // relieve freezes a memtable if the memory or log limit requires it, and reports whether it did.
-func (s *Server) relieve() bool {
+func (l *minorLoop) relieve() bool {
 	var victim *Tablet
 	switch {
-	case s.writeMemory.Pressed():
+	case l.memory.Pressed():
 		most := int64(0)
-		for _, t := range s.served.all() {
+		for _, t := range l.served.all() {
 			if n := t.activeBytes(); n > most && !t.minorPending.Load() {
 				victim, most = t, n
 			}
 		}
-	case s.commits.Pending(s.redo()) > s.cfg.LogBytesMax, s.logIsWeak():
+	case l.commitLog.pending() > l.cfg.LogBytesMax, l.commitLog.isWeak():
 		oldest := uint64(math.MaxUint64)
-		for _, t := range s.served.all() {
+		for _, t := range l.served.all() {
 			if seq := t.unflushed(); seq != 0 && seq < oldest {
 				victim, oldest = t, seq
 			}
@@ -293,7 +296,7 @@ func (s *Server) relieve() bool {
 	if victim == nil || victim.minorPending.Load() {
 		return false
 	}
-	return s.commits.Between(victim.freeze) == nil
+	return l.commitLog.commits.Between(victim.freeze) == nil
 }
 
 // activeBytes returns the memory of the active memtable's entries.
@@ -304,37 +307,4 @@ func (t *Tablet) activeBytes() int64 {
 		return v.active.Bytes()
 	}
 	return 0
-}
-
-// redo returns the server's redo point: every commit with a lower sequence number is in files.
-func (s *Server) redo() uint64 {
-	// Loaded first: a commit that is applied meanwhile is then above it.
-	redo := s.appliedNext.Load()
-	for _, t := range s.served.all() {
-		if seq := t.unflushed(); seq != 0 {
-			redo = min(redo, seq)
-		}
-	}
-	return redo
-}
-
-// releaseLogs releases the log space that no tablet needs.
-func (s *Server) releaseLogs() {
-	redo := s.redo()
-	s.logWriter.Release(s.commits.Covered(redo))
-	s.oldLogs.Lock()
-	var done []blobfs.ID
-	s.oldLogs.list = slices.DeleteFunc(s.oldLogs.list, func(l oldLog) bool {
-		if l.maxSeq >= redo {
-			return false
-		}
-		done = append(done, l.id)
-		return true
-	})
-	s.oldLogs.Unlock()
-	for _, id := range done {
-		if err := s.cfg.Blobs.RemoveLog(s.life.ctx, id); err != nil {
-			s.log.Warn("commit log not removed", "log", id.String(), "err", err) // the next start finds it
-		}
-	}
 }

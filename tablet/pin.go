@@ -139,15 +139,15 @@ func (ps *pins) clear(o *opened) {
 	o.pin.lacked = 0
 }
 
-// pinLoop loads requested files one at a time. All of them are read from disk meanwhile.
-func (s *Server) pinLoop() {
+// loop loads requested files one at a time until the server closes. All of them are read from disk meanwhile.
+func (ps *pins) loop(life *lifetime) {
 	for {
 		select {
-		case o := <-s.pins.queue:
-			s.pins.load(s.life.ctx, o)
+		case o := <-ps.queue:
+			ps.load(life.ctx, o)
 			o.release()
-		case <-s.life.closing:
-			s.pins.drain()
+		case <-life.closing:
+			ps.drain()
 			return
 		}
 	}

@@ -105,7 +105,7 @@ type policyTablet struct {
 	files    *countedFiles
 	memtable int // bytes at which it is written out
 	held     int // approximate bytes in it, with the overhead of cells, which varies
-	live     float64
+	Live     float64
 	compact  int64        // bytes that compactions read
 	counts   policyCounts // of reads, and of writes since a phase began
 	batch    sync.WaitGroup
@@ -172,7 +172,7 @@ func (m *policyTablet) apply(row []byte, isNew bool, cells ...table.Mutation) {
 	m.put += float64(bytes)
 	m.held += bytes + len(cells)*cellOverhead
 	if isNew {
-		m.live += float64(bytes)
+		m.Live += float64(bytes)
 	}
 	m.batch.Add(1)
 	m.Apply(testTable, &table.RowMutation{Row: row, Mutations: cells}, func(_ int64, err error) {
@@ -209,8 +209,8 @@ func (m *policyTablet) flushNow() {
 	c := &m.counts
 	c.samples++
 	c.written += (float64(written) - m.before) / m.put
-	c.space += float64(there) / m.live
-	c.spaceMost = max(c.spaceMost, float64(most)/m.live)
+	c.space += float64(there) / m.Live
+	c.spaceMost = max(c.spaceMost, float64(most)/m.Live)
 	c.files += float64(len(m.sstables()))
 }
 

@@ -195,7 +195,7 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 	}
 	r.selection.init(f, r.schema, visible)
 	r.selection.eval = &of.eval
-	r.judge.init(t.server.gcClock.now(), snap)
+	r.judge.Init(t.server.gcClock.Now(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
 	r.most, r.paused = nil, false

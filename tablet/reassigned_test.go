@@ -56,7 +56,7 @@ func TestFilesOfReassignedTabletStay(t *testing.T) {
 				if what == "minor" {
 					tab.minorMu.Lock() // minorLoop must not get the error
 					defer tab.minorMu.Unlock()
-					if err := s.commits.Between(tab.freeze); err != nil {
+					if err := s.commitLog.commits.Between(tab.freeze); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -116,7 +116,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	before := blobs()
 	tab := s.served.all()[0]
 	tab.minorMu.Lock() // minorLoop must not get the error
-	if err := s.commits.Between(tab.freeze); err != nil {
+	if err := s.commitLog.commits.Between(tab.freeze); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

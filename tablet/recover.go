@@ -10,8 +10,6 @@ import (
 
 	"github.com/steledb/stele/tablet/logbody"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/commitlog"
 )
@@ -48,48 +46,17 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 		if l.maxSeq, err = s.replay(ctx, l.id); err != nil {
 			return fmt.Errorf("recover from commit log %s: %w", l.id, err)
 		}
-		s.oldLogs.list = append(s.oldLogs.list, l)
+		s.commitLog.old.list = append(s.commitLog.old.list, l)
 		next = max(next, l.maxSeq+1)
 	}
-	if err := s.beginLog(ctx, next); err != nil {
+	if err := s.commitLog.begin(ctx, next, s.deletions.AddLog); err != nil {
 		return err
 	}
 	for _, t := range s.served.all() {
 		// The applier has no work yet, so this goroutine may do its work.
 		t.freeze()
 	}
-	s.releaseLogs()
-	return nil
-}
-
-// beginLog begins the server's commit log with the sequence number next.
-func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := storage.NewLogBlob(s.cfg.Blobs, s.deletions.AddLog, ErrClosed)
-	s.logWriter = w
-	if !s.cfg.LogLater {
-		if err := s.BeginLog(ctx); err != nil {
-			return err
-		}
-	}
-	s.appliedNext.Store(next)
-	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
-		BatchBytesMax: int(s.cfg.LogBatchBytes),
-		CommitWait:    s.cfg.OverloadWait,
-		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
-	})
-	return nil
-}
-
-// BeginLog creates the commit log on disk, if that has not been done and there is space. Load does
-// so too. Errors: ErrClosed, those of Blobs.
-func (s *Server) BeginLog(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.life.ctx, cancel)()
-	err := s.logWriter.Open(ctx)
-	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
-		return fmt.Errorf("create commit log: %w", err)
-	}
+	s.commitLog.release()
 	return nil
 }
 
@@ -201,23 +168,4 @@ func (s *logRecovery) spill(ctx context.Context, t *Tablet) error {
 		return nil
 	}
 	return err
-}
-
-// reportingAppender reports a permanent failure of the log to the server.
-type reportingAppender struct {
-	storage.LogWriter
-	server *Server
-}
-
-func (a *reportingAppender) Append(ctx context.Context, p []byte) (int64, error) {
-	pos, err := a.LogWriter.Append(ctx, p)
-	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) && ctx.Err() == nil {
-		a.server.failure.Do(func() {
-			a.server.log.Error("commit log failed, no more writes accepted", "err", err)
-			if f := a.server.cfg.OnFailure; f != nil {
-				go f(err)
-			}
-		})
-	}
-	return pos, err
 }

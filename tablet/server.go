@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/tablet/gcpolicy"
 
 	"github.com/steledb/stele/tablet/deletion"
-
-	"github.com/steledb/stele/tablet/budget"
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/tablet/sched"
 
-	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/budget"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet/commitlog"
 )
 
 // ErrClosed means that the server is closed or closing. It matches api.ErrUnavailable.
@@ -39,37 +36,17 @@ type Server struct {
 	largeReads       *budget.Large
 	compactionMemory *budget.Compactions
 
-	writes admission
+	writes    *admission
+	commitLog serverLog
+	minors    *minorLoop
+	merges    mergeLoop
 
-	commits   *commitlog.Log
-	logWriter *storage.LogBlob
-
-	// oldLogs are the logs of earlier runs of the server that some tablet may still need.
-	oldLogs struct {
-		sync.Mutex
-		list []oldLog
-	}
-
-	gcClock gcClock
-
-	// appliedNext is above the sequence number of every applied commit and at or below that of
-	// every other.
-	appliedNext atomic.Uint64
+	gcClock *gcpolicy.Clock
 
 	backlogs  backlogs
 	deletions *deletion.Queue
 
-	minorQueue *sched.Queue[*Tablet]
-	mergeQueue *sched.Queue[*Tablet]
-	blocked    atomic.Pointer[error]
-
-	failure sync.Once
-	stats   counters
-}
-
-type oldLog struct {
-	id     blobfs.ID
-	maxSeq uint64
+	stats counters
 }
 
 // Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
@@ -81,7 +58,7 @@ func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
 // Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
 // Server.Load. A table of which it serves nothing may still exist.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	return newServer(cfg, true, func(s *Server) error { return s.beginLog(ctx, 1) })
+	return newServer(cfg, true, func(s *Server) error { return s.commitLog.begin(ctx, 1, s.deletions.AddLog) })
 }
 
 // newServer returns a server that prepare has given its commit log and first tablets. partial means
@@ -96,23 +73,26 @@ func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server
 		cfg: cfg, log: cfg.Logger, limits: &limits, life: newLifetime(), served: newTabletMap(partial),
 		readMemory: budget.NewReads(cfg.CacheBytes),
 		largeReads: budget.NewLarge(cfg.LargeReadBytes, cfg.OverloadWait),
-		minorQueue: sched.NewQueue[*Tablet](), mergeQueue: sched.NewQueue[*Tablet](),
 	}
-	s.writeMemory = budget.NewWrites(cfg.MemtablesBytesMax, s.minorQueue.WakeUp)
+	minor := sched.NewQueue[*Tablet]()
+	s.writeMemory = budget.NewWrites(cfg.MemtablesBytesMax, minor.WakeUp)
 	s.compactionMemory = budget.NewCompactions(s.readMemory, cfg.CompactionMemory, cfg.RecoveryMemory, cfg.CompactionBytesPerSecond)
-	s.writes.cfg, s.writes.limits, s.writes.memory = &s.cfg, s.limits, s.writeMemory
-	s.writes.closing, s.writes.blocked = s.life.closing, s.writesBlocked
 	s.pins, s.deletions = newPins(s.readMemory, s.log), deletion.New(cfg.Blobs, cfg.Logger)
-	s.gcClock.cfg = &s.cfg
+	s.gcClock = gcpolicy.NewClock(cfg.Now)
+	s.commitLog.cfg, s.commitLog.life, s.commitLog.served = &s.cfg, s.life, s.served
+	s.merges = mergeLoop{cfg: &s.cfg, life: s.life, served: s.served, deletions: s.deletions, queue: sched.NewQueue[*Tablet](), slot: sched.NewSlot()}
+	s.minors = &minorLoop{cfg: &s.cfg, life: s.life, served: s.served, memory: s.writeMemory, commitLog: &s.commitLog,
+		written: s.merges.queue.Add, queue: minor, slot: sched.NewSlot()}
+	s.writes = &admission{cfg: &s.cfg, limits: s.limits, memory: s.writeMemory, closing: s.life.closing, blocked: s.minors.writesBlocked}
 	if err := prepare(s); err != nil {
 		s.life.cancel()
 		s.releaseAll(context.Background())
 		return nil, err
 	}
-	s.life.background.Go(s.minorLoop)
-	s.life.background.Go(s.mergeLoop)
+	s.life.background.Go(s.minors.run)
+	s.life.background.Go(s.merges.run)
 	s.life.background.Go(s.timerLoop)
-	s.life.background.Go(s.pinLoop)
+	s.life.background.Go(func() { s.pins.loop(s.life) })
 	s.life.background.Go(func() { s.deletions.Loop(s.life.ctx) })
 	return s, nil
 }
@@ -143,12 +123,12 @@ func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 // lost its nodes. The remaining commits fail with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
 	s.life.end()
-	defer context.AfterFunc(ctx, s.commits.Abandon)()
-	s.commits.Close()
-	s.minorQueue.Close()
-	s.mergeQueue.Close()
+	defer context.AfterFunc(ctx, s.commitLog.commits.Abandon)()
+	s.commitLog.commits.Close()
+	s.minors.queue.Close()
+	s.merges.queue.Close()
 	s.life.background.Wait()
-	err := s.logWriter.Close()
+	err := s.commitLog.close()
 	s.releaseAll(ctx)
 	return err
 }
@@ -158,8 +138,12 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 // still be called.
 func (s *Server) Abandon() {
 	s.life.end()
-	s.commits.Abandon()
+	s.commitLog.commits.Abandon()
 }
+
+// BeginLog creates the commit log on disk, if that has not been done and there is space. Load does
+// so too. Errors: ErrClosed, those of Blobs.
+func (s *Server) BeginLog(ctx context.Context) error { return s.commitLog.open(ctx) }
 
 // AddTablet starts serving a tablet that has no entries in any log.
 func (s *Server) AddTablet(ctx context.Context, l Load) error {
@@ -286,13 +270,45 @@ func (s *Server) dropTable(tableName string, id uint64) error {
 	return s.discardTable(s.served.drop(tableName, id))
 }
 
+const (
+	// timerPeriod is how often the server checks for due major compactions, an oversized commit
+	// log, and tablets that should be split.
+	timerPeriod = 10 * time.Second
+	// weakPeriod is how often it checks the redundancy of its log.
+	weakPeriod = time.Second
+)
+
+func (s *Server) timerLoop() {
+	tick := time.NewTicker(timerPeriod)
+	defer tick.Stop()
+	weak := time.NewTicker(weakPeriod)
+	defer weak.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.life.closing:
+			return
+		case <-weak.C:
+			if s.commitLog.isWeak() {
+				s.minors.queue.WakeUp()
+			}
+			continue
+		case <-tick.C:
+		}
+		s.minors.queue.WakeUp()
+		s.checkSplits(max(time.Since(last), time.Millisecond))
+		last = time.Now()
+		s.merges.queueDue()
+	}
+}
+
 // register makes a tablet reachable under its table's name: see TabletMap.add.
 func (s *Server) register(name string, t *Tablet) error {
 	dropped, err := s.served.add(name, t)
 	if err != nil {
 		return err
 	}
-	s.mergeQueue.Add(t)
+	s.merges.queue.Add(t)
 	return s.discardTable(dropped)
 }
 
@@ -308,11 +324,11 @@ func (s *Server) discardTable(dropped *served) error {
 	for _, t := range dropped.tablets {
 		t.drop()
 		t.retire()
-		if err := s.commits.Between(func() { t.unload(true) }); err != nil {
+		if err := s.commitLog.commits.Between(func() { t.unload(true) }); err != nil {
 			return closedError(err)
 		}
 	}
-	s.releaseLogs()
+	s.commitLog.release()
 	return nil
 }
 

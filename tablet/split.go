@@ -47,7 +47,7 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if at, err = t.checkSplitRow(ctx, at); err != nil {
 		return Ref{}, 0, err
 	}
-	if s.commits.AppendAge() > s.cfg.OverloadWait { // the split could not complete
+	if s.commitLog.commits.AppendAge() > s.cfg.OverloadWait { // the split could not complete
 		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, s.logStalled(t))
 	}
 	if id, err = s.cfg.NewTabletID(ctx); err != nil {
@@ -132,7 +132,7 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	t.metaMu.closed = true // METADATA has two tablets from here on
 	began := time.Now()
 	_ = t.fenceWrites(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
-	if err := s.commits.Between(func() { s.replace(t, h) }); err != nil {
+	if err := s.commitLog.commits.Between(func() { s.replace(t, h) }); err != nil {
 		h.discard()
 		t.liftFence() // for reads only; the log accepts no more writes
 		return closedError(err)
@@ -143,8 +143,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	s.stats.splitPause.Store(int64(pause))
 	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "write_pause", pause)
 	for _, c := range []*Tablet{h.lower, h.upper} {
-		s.minorQueue.Add(c)
-		s.mergeQueue.Add(c)
+		s.minors.queue.Add(c)
+		s.merges.queue.Add(c)
 	}
 	return nil
 }

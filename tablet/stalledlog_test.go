@@ -28,7 +28,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 		_, err := applySync(s.Server, "row002", setCell("under way"))
 		write <- err
 	}()
-	for s.commits.AppendAge() < s.cfg.OverloadWait {
+	for s.commitLog.commits.AppendAge() < s.cfg.OverloadWait {
 		time.Sleep(time.Millisecond)
 	}
 
@@ -98,11 +98,11 @@ func TestStalledLogGivesReason(t *testing.T) {
 		return err
 	}
 	go func() { writes <- write("row1") }() // is being appended
-	for s.commits.AppendAge() == 0 {
+	for s.commitLog.commits.AppendAge() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	go func() { writes <- write("row2") }() // fills the next batch
-	for !s.commits.Busy() {
+	for !s.commitLog.commits.Busy() {
 		time.Sleep(time.Millisecond)
 	}
 	var busy *api.OverloadedError

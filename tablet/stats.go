@@ -60,9 +60,9 @@ func (s *Server) Stats() Stats {
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
 		Splits: s.stats.splits.Load(), Merges: s.stats.tabletMerges.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
 		MemtableBytes: s.writeMemory.Memtables(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
-		Cache: s.readMemory.Cache().Stats(), Memory: ReadMemory{s.readMemory.Use(), s.pins.files.Load(), s.pins.lacking.Load()}, Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
+		Cache: s.readMemory.Cache().Stats(), Memory: ReadMemory{s.readMemory.Use(), s.pins.files.Load(), s.pins.lacking.Load()}, Log: s.commitLog.commits.Stats(), LogPendingBytes: s.commitLog.pending(),
 	}
-	if err := s.blocked.Load(); err != nil {
+	if err := s.minors.blocked.Load(); err != nil {
 		st.Blocked = *err
 	}
 	return st

@@ -41,7 +41,7 @@ func TestOneTabletIsStuck(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.commits.Between(x.freeze); err != nil {
+		if err := s.commitLog.commits.Between(x.freeze); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
 					t.Fatal(err)
 				}
-				if err := s.commits.Between(x.freeze); err != nil {
+				if err := s.commitLog.commits.Between(x.freeze); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -187,7 +187,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					result <- err
 				}()
 				<-m.called
-				s.mergeQueue.Add(stuck)
+				s.merges.queue.Add(stuck)
 			case "minor compaction":
 				freeze(stuck, "row001")
 				<-m.called
@@ -195,13 +195,13 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 				stuck.lastMajor.Store(0)
 				freeze(stuck, "row001") // which a major compaction writes out first
 				<-m.called
-				s.mergeQueue.Add(stuck)
+				s.merges.queue.Add(stuck)
 			default:
 				stuck.mergeMu.Unlock()
-				s.mergeQueue.Add(stuck)
+				s.merges.queue.Add(stuck)
 				<-m.called
 			}
-			s.mergeQueue.Add(well)
+			s.merges.queue.Add(well)
 			within(t, "the files of the other tablet are merged", func() bool {
 				files, _ := filesAndFrozen(t, well)
 				return files < 5

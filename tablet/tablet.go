@@ -177,7 +177,7 @@ func (t *Tablet) freeze() {
 		v.frozen = append(v.frozen, frozen)
 		v.active = fresh
 	})
-	t.server.minorQueue.Add(t)
+	t.server.minors.queue.Add(t)
 }
 
 // unflushed returns the first sequence number that is in no file, or 0.

@@ -135,14 +135,14 @@ func (s *Server) merge(lower, upper *Tablet) error {
 		return err
 	}
 	lower.metaMu.closed, upper.metaMu.closed = true, true
-	if err := s.commits.Between(func() { s.replaceBoth(lower, upper, one) }); err != nil {
+	if err := s.commitLog.commits.Between(func() { s.replaceBoth(lower, upper, one) }); err != nil {
 		one.unload(false)
 		return closedError(err)
 	}
 	lower.retire()
 	upper.retire()
 	s.stats.tabletMerges.Add(1)
-	s.mergeQueue.Add(one)
+	s.merges.queue.Add(one)
 	return nil
 }
 

@@ -82,7 +82,7 @@ func TestNoTurnWhileLatchIsHeldByOther(t *testing.T) {
 		_, err := applySync(s.Server, "row", table.Set("f", []byte("other"), 1, nil))
 		write <- err
 	}()
-	for s.commits.AppendAge() == 0 {
+	for s.commitLog.commits.AppendAge() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	var turns turnWatch

@@ -2,7 +2,6 @@ package tablet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/steledb/stele/tablet/latch"
 
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
 )
@@ -120,7 +118,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		done(0, err)
 		return true
 	}
-	if s.commits.Busy() {
+	if s.commitLog.commits.Busy() {
 		return false
 	}
 	n := rowMutationBytes(rm)
@@ -161,10 +159,10 @@ func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *
 		w.commit.Stamp = w
 	}
 	if err == nil {
-		err = s.commits.Commit(&w.commit)
+		err = s.commitLog.commits.Commit(&w.commit)
 	}
 	if err != nil {
-		w.answer(s.notCommitted(err))
+		w.answer(s.commitLog.notCommitted(err))
 	}
 }
 
@@ -211,35 +209,12 @@ func (w *write) end(err error) {
 	done(time, err)
 }
 
-// notCommitted returns why the commit log did not accept a commit. If it is busy because no disk
-// has space, the error says so.
-func (s *Server) notCommitted(err error) error {
-	if errors.Is(err, commitlog.ErrBusy) {
-		if full := s.logWriter.Full(); full != nil {
-			return fmt.Errorf("commit log has not finished earlier writes: %w", full)
-		}
-	}
-	return closedError(err)
-}
-
-// closedError converts an error of a commit log that accepts nothing, or nothing now, to that of a
-// closed or overloaded server. Nothing was written.
-func closedError(err error) error {
-	if errors.Is(err, commitlog.ErrBusy) {
-		return &api.OverloadedError{Reason: "the commit log has not finished earlier writes", RetryAfter: overloadRetry}
-	}
-	if errors.Is(err, commitlog.ErrClosed) {
-		return fmt.Errorf("%w: %s", ErrClosed, err.Error())
-	}
-	return err
-}
-
 // applyCommit adds a durable commit to the memtable and makes it visible. It runs on the applier,
 // the only goroutine that adds to memtables. An error means that the tablet was taken out of
 // service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
 // *UnknownOutcomeError if another server has it.
 func (t *Tablet) applyCommit(c *commitlog.Commit) error {
-	defer t.server.appliedNext.Store(c.First + uint64(c.Ops))
+	defer t.server.commitLog.appliedNext.Store(c.First + uint64(c.Ops))
 	if t.unloaded {
 		if t.isDropped() {
 			return errGone

@@ -57,6 +57,7 @@ var parts = map[string]map[string][]string{
 		"sched":           {},
 		"budget":          {"sstable"},
 		"deletion":        {},
+		"gcpolicy":        {},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
