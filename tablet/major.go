@@ -101,7 +101,7 @@ func (t *Tablet) mergeLocked(ctx context.Context) error {
 			if from == to {
 				continue
 			}
-			less, end := t.server.mergeableRange(g.files[from:to])
+			less, end := mergeableRange(g.files[from:to], t.server.cfg.CompactionMemory)
 			from, to = from+less, from+end
 			if err = t.mergeFiles(ctx, v, g, from, to); err != nil {
 				break
@@ -239,7 +239,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, pacer.Step); err != nil {
+			if w, err = s.files.create(ctx, groupOf(schema, name), fileKind{highPriority: t.highPriority, bytes: bytes}, pacer.Step); err != nil {
 				return err
 			}
 			writers[name] = w
@@ -274,7 +274,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 	}
 	files = map[string]*file{}
 	for _, name := range slices.Sorted(maps.Keys(writers)) {
-		f, err := writers[name].finish(ctx, s)
+		f, err := writers[name].finish(ctx, s.files)
 		if err != nil {
 			return files, err
 		}

@@ -80,16 +80,16 @@ func rewriteSources(files []*file, budget int64, step func(bytes int)) (sources 
 	return sources, large
 }
 
-// mergeableRange returns the range [from, to) of files that a compaction may read at once (I13). If
-// memory does not suffice for all, it is the range of two or more files for which the fewest bytes
+// mergeableRange returns the range [from, to) of files that a compaction may read at once in the given
+// memory (I13). If that does not suffice for all, it is the range of two or more files for which the fewest bytes
 // are rewritten per file removed. Huge values are then not rewritten whenever a file is added.
-func (s *Server) mergeableRange(files []*file) (from, to int) {
-	if len(files) <= 2 || mergeBytes(files) <= s.cfg.CompactionMemory {
+func mergeableRange(files []*file, memory int64) (from, to int) {
+	if len(files) <= 2 || mergeBytes(files) <= memory {
 		return 0, len(files)
 	}
 	least := math.Inf(1)
 	for i := range len(files) - 1 {
-		left, bytes, j := s.cfg.CompactionMemory, int64(0), i
+		left, bytes, j := memory, int64(0), i
 		for ; j < len(files); j++ {
 			if left -= files[j].mergeBytes(); left < 0 && j-i >= 2 {
 				break
@@ -104,21 +104,21 @@ func (s *Server) mergeableRange(files []*file) (from, to int) {
 }
 
 // oversizedGroup returns a group of v and the range of its files to merge first, if a major
-// compaction could not read its input at once: the files of each group or, if families move, of all
+// compaction could not read its input at once in the given memory: the files of each group or, if families move, of all
 // groups. The group is nil if it can, or if no group has two files.
-func (s *Server) oversizedGroup(v *view, move bool) (most *group, from, to int) {
+func oversizedGroup(v *view, move bool, memory int64) (most *group, from, to int) {
 	sum := int64(0)
 	for i := range v.groups {
 		g := &v.groups[i]
 		sum += mergeBytes(g.files)
-		if from, to := s.mergeableRange(g.files); to-from < len(g.files) {
+		if from, to := mergeableRange(g.files, memory); to-from < len(g.files) {
 			return g, from, to
 		}
 		if most == nil || len(g.files) > len(most.files) {
 			most = g
 		}
 	}
-	if move && sum > s.cfg.CompactionMemory && len(most.files) > 1 {
+	if move && sum > memory && len(most.files) > 1 {
 		return most, 0, len(most.files)
 	}
 	return nil, 0, 0
@@ -132,7 +132,7 @@ func (t *Tablet) acquireMergeable(ctx context.Context) (*view, error) {
 		if err != nil {
 			return nil, errUnloaded
 		}
-		g, from, to := t.server.oversizedGroup(v, v.hasMovedFamilies(t.schema.Load()))
+		g, from, to := oversizedGroup(v, v.hasMovedFamilies(t.schema.Load()), t.server.cfg.CompactionMemory)
 		if g == nil {
 			return v, nil
 		}

@@ -81,7 +81,7 @@ func TestMergeableRangeIsCheap(t *testing.T) {
 			if from == to {
 				break
 			}
-			less, end := s.mergeableRange(files[from:to])
+			less, end := mergeableRange(files[from:to], s.cfg.CompactionMemory)
 			if end-less != 2 {
 				t.Fatalf("files %d to %d of %d", less, end, to-from)
 			}

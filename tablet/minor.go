@@ -134,7 +134,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	add := func(group string, f *family, key, value []byte) error {
 		w := writers[group]
 		if w == nil {
-			if w, err = t.newFileWriter(ctx, groupOf(schema, group), bytes, true, step); err != nil {
+			if w, err = s.files.create(ctx, groupOf(schema, group), fileKind{minor: true, highPriority: t.highPriority, bytes: bytes}, step); err != nil {
 				return err
 			}
 			writers[group] = w
@@ -163,7 +163,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	}
 	files = map[string]*file{}
 	for _, name := range slices.Sorted(maps.Keys(writers)) {
-		f, err := writers[name].finish(ctx, s)
+		f, err := writers[name].finish(ctx, s.files)
 		if err != nil {
 			return files, err
 		}

@@ -73,7 +73,7 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 		rm := &table.RowMutation{Row: row}
 		result.Cells = nil
 		// A caller with read access to the columns of the rules sees all their cells.
-		if err := s.checkRules(t.schema.Load().table, rules, as.a); err != nil {
+		if err := s.writes.checkRules(t.schema.Load().table, rules, as.a); err != nil {
 			return nil, err
 		}
 		for i := range rules {
@@ -102,13 +102,13 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 	return result, nil
 }
 
-// checkRules checks rules against a schema and the caller's access.
-func (s *Server) checkRules(sc *table.Schema, rules []table.Rule, a Access) error {
-	if a != nil {
-		return a.Modify(sc, rules)
+// checkRules checks rules against a schema and the access of their caller.
+func (a *admission) checkRules(sc *table.Schema, rules []table.Rule, of Access) error {
+	if of != nil {
+		return of.Modify(sc, rules)
 	}
 	for i := range rules {
-		if err := rules[i].Validate(sc, s.limits); err != nil {
+		if err := rules[i].Validate(sc, a.limits); err != nil {
 			return &table.ElementError{What: "rule", Index: i, Err: err}
 		}
 	}
@@ -268,7 +268,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		err   error
 	}
 	done := make(chan outcome, 1)
-	s.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	as.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
 		return o.stamp, o.err

@@ -2,9 +2,9 @@ package tablet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/steledb/stele/tablet/gcpolicy"
@@ -29,6 +29,7 @@ type Server struct {
 	served *TabletMap
 	limits *table.Limits
 	pins   *pins
+	files  *sstables
 
 	// The bounds of memory (T7).
 	writeMemory      *budget.Writes
@@ -38,6 +39,9 @@ type Server struct {
 
 	writes    *admission
 	commitLog serverLog
+	metadata  metaChanges
+	schemas   schemaRenewer
+	splits    splitter
 	minors    *minorLoop
 	merges    mergeLoop
 
@@ -47,6 +51,38 @@ type Server struct {
 	deletions *deletion.Queue
 
 	stats counters
+}
+
+// lifetime is the time for which a server's goroutines and operations run.
+type lifetime struct {
+	ctx       context.Context // of compactions; ends with the server
+	cancel    context.CancelFunc
+	closing   chan struct{} // closed when the server closes
+	closeOnce sync.Once
+
+	background sync.WaitGroup // goroutines that the server waits for when it closes
+}
+
+func newLifetime() *lifetime {
+	l := &lifetime{closing: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// end notifies all running work that the server is closing.
+func (l *lifetime) end() {
+	l.closeOnce.Do(func() { close(l.closing) })
+	l.cancel()
+}
+
+// sleep waits for d or until the server closes.
+func (l *lifetime) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-l.closing:
+	case <-timer.C:
+	}
 }
 
 // Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
@@ -79,6 +115,10 @@ func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server
 	s.compactionMemory = budget.NewCompactions(s.readMemory, cfg.CompactionMemory, cfg.RecoveryMemory, cfg.CompactionBytesPerSecond)
 	s.pins, s.deletions = newPins(s.readMemory, s.log), deletion.New(cfg.Blobs, cfg.Logger)
 	s.gcClock = gcpolicy.NewClock(cfg.Now)
+	s.files = &sstables{cfg: &s.cfg, memory: s.readMemory, compactions: s.compactionMemory, pins: s.pins, deletions: s.deletions, backlogs: &s.backlogs}
+	s.metadata = metaChanges{cfg: &s.cfg, life: s.life}
+	s.schemas = schemaRenewer{source: cfg.Schemas, life: s.life, served: s.served, drop: s.dropTable}
+	s.splits = splitter{cfg: &s.cfg, limits: s.limits, served: s.served}
 	s.commitLog.cfg, s.commitLog.life, s.commitLog.served = &s.cfg, s.life, s.served
 	s.merges = mergeLoop{cfg: &s.cfg, life: s.life, served: s.served, deletions: s.deletions, queue: sched.NewQueue[*Tablet](), slot: sched.NewSlot()}
 	s.minors = &minorLoop{cfg: &s.cfg, life: s.life, served: s.served, memory: s.writeMemory, commitLog: &s.commitLog,
@@ -168,7 +208,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
-			f, err := s.openFile(ctx, fm, t.start, t.end, 0)
+			f, err := s.files.open(ctx, fm, t.start, t.end, 0)
 			if err != nil {
 				v.groups = append(v.groups, g)
 				v.release()
@@ -202,7 +242,7 @@ func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tabl
 		if err != errStale {
 			return t, err
 		}
-		if err := as.s.renewSchema(ctx, tableName); err != nil {
+		if err := as.s.schemas.renew(ctx, tableName); err != nil {
 			return nil, err
 		}
 	}
@@ -239,19 +279,7 @@ func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 
 // SetSchema changes the schema of a table's tablets. Operations that began before may complete with
 // the old one. The error is api.ErrNoTable.
-func (s *Server) SetSchema(sc *table.Schema) error {
-	s.served.mu.Lock()
-	defer s.served.mu.Unlock()
-	tablets, err := s.served.tabletsOf(sc.Name)
-	if err != nil {
-		return err
-	}
-	compiled := newSchema(sc, nil)
-	for _, t := range tablets {
-		t.unpinOthers(t.schema.Swap(compiled))
-	}
-	return nil
-}
+func (s *Server) SetSchema(sc *table.Schema) error { return s.schemas.set(sc) }
 
 // DropTable stops serving a table whose metadata is already gone. Its files are deleted soon after
 // the last read of them ends. DropTable frees space on full disks, so it does not wait for pending
@@ -296,7 +324,7 @@ func (s *Server) timerLoop() {
 		case <-tick.C:
 		}
 		s.minors.queue.WakeUp()
-		s.checkSplits(max(time.Since(last), time.Millisecond))
+		s.splits.check(max(time.Since(last), time.Millisecond))
 		last = time.Now()
 		s.merges.queueDue()
 	}
@@ -330,36 +358,4 @@ func (s *Server) discardTable(dropped *served) error {
 	}
 	s.commitLog.release()
 	return nil
-}
-
-// saveMeta makes next the durable metadata of t. It does not end with the caller's context: the
-// outcome of a change must be known before the next one. unclear reports that after the error the
-// change may still have happened.
-func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
-	ctx, cancel := t.server.life.metaContext()
-	defer cancel()
-	err = t.server.cfg.Metadata.Save(ctx, next)
-	if err == nil {
-		t.metaMu.meta = next
-		t.lastMajor.Store(next.LastMajor.UnixMicro())
-		return false, nil
-	}
-	// Another writer may have changed the row after this change was made. Its row then names the
-	// files too.
-	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
-	if errors.Is(err, ErrMetaLost) {
-		t.metaMu.closed = true
-		t.server.lost(t, err)
-		return unclear, err
-	}
-	// Only this server changes the row while it serves the tablet. If the row has changed, an
-	// earlier attempt took effect after it was given up. The next attempt replaces what that one
-	// wrote.
-	saved, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
-	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
-		return unclear, err
-	}
-	t.metaMu.meta = next
-	t.lastMajor.Store(next.LastMajor.UnixMicro())
-	return false, nil
 }

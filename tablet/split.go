@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/steledb/stele/internal/timing"
-	"github.com/steledb/stele/table"
 )
 
 // Split splits a tablet at row at. The lower child has the rows up to and including at and gets a
@@ -62,7 +59,7 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if t.metaClosed() {
 		return Ref{}, 0, errGone
 	}
-	if err := s.split(t, id, at); err != nil {
+	if err := (&tabletSplit{server: s, tablet: t, lowerID: id, at: at}).run(); err != nil {
 		return Ref{}, 0, fmt.Errorf("split tablet %d at %.64q: %w", t.id, at, err)
 	}
 	return Ref{t.table, string(at)}, id, nil
@@ -76,7 +73,7 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 	if at == nil {
 		return t.splitRow(ctx)
 	}
-	if err := t.server.checkEnd(at); err != nil {
+	if err := t.server.splits.checkEnd(at); err != nil {
 		return nil, err
 	}
 	if !t.holds(at) || string(at) == string(t.end) {
@@ -85,42 +82,32 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 	return bytes.Clone(at), nil
 }
 
-// checkEnd checks that a tablet may end at a row.
-func (s *Server) checkEnd(row []byte) error {
-	if limit := s.cfg.SplitRowBytes; limit > 0 && int64(len(row)) > limit {
-		return &table.LimitError{What: "split row bytes", Limit: limit, Got: int64(len(row))}
-	}
-	return s.limits.CheckRowKey(row)
+// tabletSplit is one split of a tablet, while nothing else can change the tablet's files or metadata:
+// its minorMu, mergeMu and metaMu are held.
+type tabletSplit struct {
+	server  *Server
+	tablet  *Tablet
+	lowerID uint64
+	at      []byte
+
+	low, up  *Meta
+	children []*Tablet // lower, upper
 }
 
-// halves are the children of a tablet that is being split.
-type halves struct{ lower, upper *Tablet }
-
-// split performs the split while nothing else can change t's files or metadata: minorMu, mergeMu
-// and metaMu are held.
-func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
-	m := t.metaMu.meta
-	low, up := cloneMeta(m), cloneMeta(m)
-	low.ID, low.End, up.Start = lowerID, at, at
+func (p *tabletSplit) run() error {
+	s, t := p.server, p.tablet
 	v, _, err := t.acquire()
 	if err != nil {
 		return err
 	}
 	defer v.release()
-	low.bound(v, nil, at)
-	up.bound(v, at, nil)
-	h := halves{s.newChild(low), s.newChild(up)}
-	h.lower.highPriority, h.upper.highPriority = t.highPriority, t.highPriority
-	for _, c := range []*Tablet{h.lower, h.upper} {
-		if err := c.takeFiles(v); err != nil {
-			h.discard()
-			return err
-		}
+	if err := p.prepare(v); err != nil {
+		return err
 	}
-	s.served.setSplitPending(low.Ref(), true)
-	defer s.served.setSplitPending(low.Ref(), false)
-	if err := s.settleSplit(low, up); err != nil {
-		h.discard()
+	s.served.setSplitPending(p.low.Ref(), true)
+	defer s.served.setSplitPending(p.low.Ref(), false)
+	if err := s.metadata.split(p.low, p.up); err != nil {
+		p.discard()
 		if errors.Is(err, ErrMetaLost) {
 			t.metaMu.closed = true
 			s.lost(t, err)
@@ -132,8 +119,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	t.metaMu.closed = true // METADATA has two tablets from here on
 	began := time.Now()
 	_ = t.fenceWrites(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
-	if err := s.commitLog.commits.Between(func() { s.replace(t, h) }); err != nil {
-		h.discard()
+	if err := s.commitLog.commits.Between(p.replace); err != nil {
+		p.discard()
 		t.liftFence() // for reads only; the log accepts no more writes
 		return closedError(err)
 	}
@@ -141,10 +128,30 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	pause := time.Since(began)
 	s.stats.splits.Add(1)
 	s.stats.splitPause.Store(int64(pause))
-	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "write_pause", pause)
-	for _, c := range []*Tablet{h.lower, h.upper} {
+	s.log.Info("tablet split", "tablet", t.id, "at", p.at, "lower", p.lowerID, "write_pause", pause)
+	for _, c := range p.children {
 		s.minors.queue.Add(c)
 		s.merges.queue.Add(c)
+	}
+	return nil
+}
+
+// prepare makes the children, which share the tablet's files. v is its view.
+func (p *tabletSplit) prepare(v *view) error {
+	s, t := p.server, p.tablet
+	p.low, p.up = cloneMeta(t.metaMu.meta), cloneMeta(t.metaMu.meta)
+	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
+	p.low.bound(v, nil, p.at)
+	p.up.bound(v, p.at, nil)
+	p.children = []*Tablet{s.newChild(p.low), s.newChild(p.up)}
+	for _, c := range p.children {
+		c.highPriority = t.highPriority
+	}
+	for _, c := range p.children {
+		if err := c.takeFiles(v); err != nil {
+			p.discard()
+			return err
+		}
 	}
 	return nil
 }
@@ -198,16 +205,17 @@ func (t *Tablet) takeFiles(views ...*view) error {
 }
 
 // discard releases children that are not served.
-func (h *halves) discard() {
-	for _, c := range []*Tablet{h.lower, h.upper} {
+func (p *tabletSplit) discard() {
+	for _, c := range p.children {
 		c.unload(false)
 	}
 }
 
-// replace puts the children in the place of t. It runs on the applier, with writes fenced.
-func (s *Server) replace(t *Tablet, h halves) {
+// replace puts the children in the place of the tablet. It runs on the applier, with writes fenced.
+func (p *tabletSplit) replace() {
+	t := p.tablet
 	if t.unloaded { // the table was dropped meanwhile
-		h.discard()
+		p.discard()
 		return
 	}
 	t.mu.Lock()
@@ -217,74 +225,20 @@ func (s *Server) replace(t *Tablet, h halves) {
 		t.mem.stamped = t.stamped.Load()
 		mems = append(mems, t.mem)
 	}
-	for _, c := range []*Tablet{h.lower, h.upper} {
+	for _, c := range p.children {
 		c.applied.Store(t.applied.Load())
 		c.stamped.Store(t.stamped.Load())
 		for _, m := range mems {
-			p := m.part(c.start, c.end)
-			p.held.refs.Add(1) // for the view
-			c.mu.current.frozen = append(c.mu.current.frozen, p)
+			part := m.part(c.start, c.end)
+			part.held.refs.Add(1) // for the view
+			c.mu.current.frozen = append(c.mu.current.frozen, part)
 		}
 	}
-	if !s.served.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper}) {
-		h.discard()
+	if !p.server.served.exchange([]*Tablet{t}, p.children) {
+		p.discard()
 	}
 	t.unload(false)
 }
-
-// settleSplit makes the split durable. The error means that it did not happen, except ErrClosed,
-// after which the outcome is unknown.
-func (s *Server) settleSplit(low, up *Meta) error {
-	return s.settle(func(ctx context.Context, again bool) error {
-		err := s.cfg.Metadata.Split(ctx, low, up)
-		if !again || !errors.Is(err, ErrMetaChanged) {
-			return err
-		}
-		saved, loadErr := s.cfg.Metadata.Load(ctx, low.Table, low.End)
-		if loadErr != nil {
-			if errors.Is(loadErr, ErrNoMeta) {
-				return err
-			}
-			return loadErr
-		}
-		if saved.ID == low.ID { // an earlier attempt succeeded
-			return nil
-		}
-		return err
-	})
-}
-
-// settle repeats try until its outcome is known, since otherwise it would be unknown what to serve.
-// The error is one of Metadata's that mean that the change did not happen, or ErrClosed of this
-// server or of Metadata.
-func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
-	pauses := timing.Backoff{Min: settlePauseMin, Max: settlePauseMax}
-	for n := 0; ; n++ {
-		ctx, cancel := s.life.metaContext()
-		err := try(ctx, n > 0)
-		cancel()
-		if errors.Is(err, ErrClosed) {
-			return ErrClosed
-		}
-		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
-			return err
-		}
-		pause := pauses.Next()
-		s.log.Warn("metadata change outcome unknown", "err", err, "retry_in", pause)
-		s.life.sleep(pause)
-		select {
-		case <-s.life.closing:
-			return ErrClosed
-		default:
-		}
-	}
-}
-
-// Pauses between attempts of a metadata change with an unknown outcome.
-const (
-	settlePauseMin = 5 * time.Millisecond
-	settlePauseMax = time.Second
-)
 
 // ErrSplitPending means that a tablet is being split off or merged and the outcome is not known yet.
 // Its rows are served.

@@ -232,6 +232,38 @@ func (t *Tablet) changeMetaNow(precondition func(m *Meta) error, change func(m *
 	return false, nil
 }
 
+// saveMeta makes next the durable metadata of t. It does not end with the caller's context: the
+// outcome of a change must be known before the next one. unclear reports that after the error the
+// change may still have happened.
+func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
+	ctx, cancel := t.server.metadata.context()
+	defer cancel()
+	err = t.server.cfg.Metadata.Save(ctx, next)
+	if err == nil {
+		t.metaMu.meta = next
+		t.lastMajor.Store(next.LastMajor.UnixMicro())
+		return false, nil
+	}
+	// Another writer may have changed the row after this change was made. Its row then names the
+	// files too.
+	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
+	if errors.Is(err, ErrMetaLost) {
+		t.metaMu.closed = true
+		t.server.lost(t, err)
+		return unclear, err
+	}
+	// Only this server changes the row while it serves the tablet. If the row has changed, an
+	// earlier attempt took effect after it was given up. The next attempt replaces what that one
+	// wrote.
+	saved, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
+	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
+		return unclear, err
+	}
+	t.metaMu.meta = next
+	t.lastMajor.Store(next.LastMajor.UnixMicro())
+	return false, nil
+}
+
 func cloneMeta(m *Meta) *Meta {
 	n := *m
 	n.Groups = make([]GroupMeta, len(m.Groups))

@@ -33,6 +33,7 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	if lower.table != upper.table || len(lower.end) == 0 || string(lower.end) != string(upper.start) {
 		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, ErrNotNeighbours)
 	}
+	m := &tabletMerge{server: s, lower: lower, upper: upper}
 	both := []*Tablet{lower, upper} // always in this order, so that merges cannot deadlock
 	for _, t := range both {
 		if err := t.claim(ctx); err != nil {
@@ -40,7 +41,7 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 		}
 		defer t.unclaim()
 	}
-	if err := s.readyToMerge(ctx, both); err != nil {
+	if err := m.ready(ctx); err != nil {
 		return notServing(err)
 	}
 	for _, t := range both {
@@ -66,16 +67,24 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 			return errGone
 		}
 	}
-	if err := s.merge(lower, upper); err != nil {
+	if err := m.run(); err != nil {
 		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 	}
 	s.log.Info("tablets merged", "lower", lower.id, "upper", upper.id, "write_pause", time.Since(began))
 	return nil
 }
 
-// readyToMerge reduces what must be written while writers wait, and the files that reads must merge
+// tabletMerge is one merge of two neighbours.
+type tabletMerge struct {
+	server       *Server
+	lower, upper *Tablet
+	one          *Tablet // that replaces both
+}
+
+// ready reduces what must be written while writers wait, and the files that reads must merge
 // afterwards.
-func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
+func (m *tabletMerge) ready(ctx context.Context) error {
+	both := []*Tablet{m.lower, m.upper}
 	for _, t := range both {
 		if err := t.flushMost(ctx); err != nil {
 			return err
@@ -93,7 +102,7 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 		v.release()
 	}
 	for _, n := range files {
-		if n < s.cfg.FilesMax/2 {
+		if n < m.server.cfg.FilesMax/2 {
 			continue
 		}
 		for _, t := range both {
@@ -106,12 +115,13 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 	return nil
 }
 
-// merge performs the merge while both tablets are fenced, have all entries in files, and nothing
+// run performs the merge while both tablets are fenced, have all entries in files, and nothing
 // else can change their files or metadata: mergeMu and metaMu are held.
-func (s *Server) merge(lower, upper *Tablet) error {
+func (m *tabletMerge) run() error {
+	s, lower, upper := m.server, m.lower, m.upper
 	before := upper.metaMu.meta
-	m := mergeMeta(lower.metaMu.meta, before)
-	one := s.newChild(m)
+	merged := mergeMeta(lower.metaMu.meta, before)
+	m.one = s.newChild(merged)
 	lv, _, err := lower.acquire()
 	if err != nil {
 		return err
@@ -122,27 +132,27 @@ func (s *Server) merge(lower, upper *Tablet) error {
 		return err
 	}
 	defer uv.release()
-	if err := one.takeFiles(lv, uv); err != nil {
+	if err := m.one.takeFiles(lv, uv); err != nil {
 		return err
 	}
-	if err := s.settleMerge(lower, upper, m); err != nil {
-		one.unload(false)
+	if err := m.settle(merged); err != nil {
+		m.one.unload(false)
 		if errors.Is(err, ErrClosed) { // the outcome is unknown
 			lower.metaMu.closed, upper.metaMu.closed = true, true
 			return err
 		}
-		s.undoMerge(lower, upper, before, err)
+		m.undo(before, err)
 		return err
 	}
 	lower.metaMu.closed, upper.metaMu.closed = true, true
-	if err := s.commitLog.commits.Between(func() { s.replaceBoth(lower, upper, one) }); err != nil {
-		one.unload(false)
+	if err := s.commitLog.commits.Between(m.replace); err != nil {
+		m.one.unload(false)
 		return closedError(err)
 	}
 	lower.retire()
 	upper.retire()
 	s.stats.tabletMerges.Add(1)
-	s.merges.queue.Add(one)
+	s.merges.queue.Add(m.one)
 	return nil
 }
 
@@ -175,35 +185,23 @@ func mergeMeta(lower, upper *Meta) *Meta {
 	return m
 }
 
-// settleMerge makes the merge durable. The error means that it did not happen, except ErrClosed,
-// after which the outcome is unknown.
-func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
-	err := s.settle(func(context.Context, bool) error {
-		_, err := upper.saveMeta(m)
+// settle makes the merge durable. The error means that it did not happen, except ErrClosed, after
+// which the outcome is unknown.
+func (m *tabletMerge) settle(merged *Meta) error {
+	changes := &m.server.metadata
+	err := changes.settle(func(context.Context, bool) error {
+		_, err := m.upper.saveMeta(merged)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	old := lower.metaMu.meta
-	return s.settle(func(ctx context.Context, again bool) error {
-		err := s.cfg.Metadata.Remove(ctx, old)
-		if !again || !errors.Is(err, ErrMetaChanged) {
-			return err
-		}
-		_, loadErr := s.cfg.Metadata.Load(ctx, old.Table, old.End)
-		if errors.Is(loadErr, ErrNoMeta) { // an earlier attempt succeeded
-			return nil
-		}
-		if loadErr != nil {
-			return loadErr
-		}
-		return err
-	})
+	return changes.remove(m.lower.metaMu.meta)
 }
 
-// undoMerge restores the upper tablet's row. If that fails, the next change of the row does it.
-func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
+// undo restores the upper tablet's row. If that fails, the next change of the row does it.
+func (m *tabletMerge) undo(before *Meta, why error) {
+	s, lower, upper := m.server, m.lower, m.upper
 	upper.metaMu.meta = before
 	if !upper.metaMu.closed {
 		if _, err := upper.saveMeta(before); err != nil {
@@ -216,16 +214,17 @@ func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
 	}
 }
 
-// replaceBoth replaces two tablets with one. It runs on the applier, with the writes of both fenced
-// and their memtables empty.
-func (s *Server) replaceBoth(lower, upper, one *Tablet) {
+// replace puts one tablet in the place of both. It runs on the applier, with the writes of both
+// fenced and their memtables empty.
+func (m *tabletMerge) replace() {
+	lower, upper, one := m.lower, m.upper, m.one
 	if lower.unloaded || upper.unloaded { // the table was dropped meanwhile
 		one.unload(false)
 		return
 	}
 	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
 	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
-	if !s.served.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
+	if !m.server.served.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
 		one.unload(false)
 	}
 	lower.unload(false)

@@ -90,7 +90,7 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	case changed(as.a):
 		err = errChanged
 	default:
-		s.commitLatched(t, sc, rm, l, nil, done)
+		as.commitLatched(t, sc, rm, l, nil, done)
 		return nil
 	}
 	l.UnlockShared()
@@ -138,14 +138,14 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		s.writeMemory.Release(n)
 		return false
 	}
-	s.commitLatched(t, sc, rm, l, nil, done)
+	as.commitLatched(t, sc, rm, l, nil, done)
 	return true
 }
 
 // commitLatched submits rm, checked against sc and admitted, to the commit log. It releases the
 // latch when the commit is done.
-func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch.Latch, exclusive *exclusiveWrite, done func(int64, error)) {
-	w := writePool.Get().(*write)
+func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch.Latch, exclusive *exclusiveWrite, done func(int64, error)) {
+	s, w := as.s, writePool.Get().(*write)
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
