@@ -79,7 +79,7 @@ func (a *admission) admit(t *Tablet, rm *table.RowMutation) error {
 		if a.tryCharge(t, n) {
 			return nil
 		}
-		if t.fence.Load() != nil {
+		if t.fence.raised.Load() != nil {
 			return errFenced
 		}
 		select {
@@ -109,11 +109,11 @@ func (a *admission) tryCharge(t *Tablet, n int64) bool {
 		a.memory.Charge(n)
 		return true
 	}
-	return !t.stalled.Load() && a.memory.TryCharge(n)
+	return !t.views.stalled.Load() && a.memory.TryCharge(n)
 }
 
 func (a *admission) overloadReason(t *Tablet) string {
-	if t.stalled.Load() {
+	if t.views.stalled.Load() {
 		return fmt.Sprintf("compactions are behind: a locality group of tablet %d has %d files", t.id, a.cfg.FilesMax)
 	}
 	return a.memory.String()

@@ -65,7 +65,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 					result <- err
 				}()
 			} else {
-				if err := s.commitLog.commits.Between(s.served.all()[0].freeze); err != nil {
+				if err := s.commitLog.commits.Between(s.served.all()[0].writer.freeze); err != nil {
 					t.Fatal(err)
 				}
 				result <- ErrClosed
@@ -103,7 +103,7 @@ func TestMetadataIsClosed(t *testing.T) {
 		t.Fatal("the split has not ended")
 	}
 	all := s.served.all()
-	if len(all) != 1 || !all[0].metaMu.closed {
+	if len(all) != 1 || !all[0].meta.closed {
 		t.Errorf("%d tablets, metadata may still change", len(all))
 	}
 }

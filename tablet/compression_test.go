@@ -29,7 +29,7 @@ func TestTwoPassGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, _, err := ts[0].acquire()
+		v, _, err := ts[0].views.acquire()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,10 +104,10 @@ func TestCutoverOfDroppedTable(t *testing.T) {
 	var once sync.Once
 	tab := e.tabletOfTest()
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
-		tab.metaMu.Lock()
-		named := tab.metaMu.meta.Groups[0].Files[0].Handle.ID
-		tab.metaMu.Unlock()
-		v, _, err := tab.acquire()
+		tab.meta.mu.Lock()
+		named := tab.meta.current.Groups[0].Files[0].Handle.ID
+		tab.meta.mu.Unlock()
+		v, _, err := tab.views.acquire()
 		if err != nil {
 			return
 		}
@@ -165,7 +165,7 @@ func TestPowerLossInCutover(t *testing.T) {
 // inCutover reports whether a tablet is read from parts of files.
 func inCutover(t *testing.T, tab *Tablet) bool {
 	t.Helper()
-	v, _, err := tab.acquire()
+	v, _, err := tab.views.acquire()
 	if err != nil {
 		return false
 	}

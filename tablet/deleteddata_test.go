@@ -134,7 +134,7 @@ func TestSharedFilesAreAbandoned(t *testing.T) {
 		e.mustApply(fmt.Sprintf("row%d", i), table.Set("f", []byte("q"), 1, []byte("v")))
 	}
 	e.mustCompact(t, true)
-	shared := e.tabletOfTest().metaMu.meta.Groups[0].Files[0].Handle
+	shared := e.tabletOfTest().meta.current.Groups[0].Files[0].Handle
 	if _, _, err := e.Split(t.Context(), lastTablet, []byte("row4")); err != nil {
 		t.Fatal(err)
 	}

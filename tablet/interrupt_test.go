@@ -61,7 +61,7 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 		t.Errorf("the major compaction: %v", err)
 	}
 	for _, tablet := range s.served.all() {
-		if tablet.lastMajor.Load() == 0 {
+		if tablet.meta.lastMajor.Load() == 0 {
 			t.Errorf("tablet %d is not compacted", tablet.id)
 		}
 	}

@@ -76,7 +76,7 @@ func TestCompactionsHoldNoMemtables(t *testing.T) {
 	e.Server.useBlobs(b)
 	close(b.armed)
 	tab, compacted := e.served.all()[0], make(chan error, 1)
-	go func() { compacted <- tab.major(e.life.ctx) }()
+	go func() { compacted <- tab.merge.major(e.life.ctx) }()
 	<-b.called
 	e.mustApply("b", set("f", "q", 1, "v"))
 	if err := tab.flush(t.Context()); err != nil {

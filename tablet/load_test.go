@@ -318,11 +318,11 @@ func TestFenceWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := x.latches.Of([]byte("row")) // as held by a writer that is about to commit
+	l := x.fence.latches.Of([]byte("row")) // as held by a writer that is about to commit
 	l.LockShared()
 	fenced := make(chan struct{})
 	go func() {
-		noError(t, x.fenceWrites(t.Context()))
+		noError(t, x.fence.raise(t.Context()))
 		close(fenced)
 	}()
 	select {
@@ -346,7 +346,7 @@ func TestFenceWaits(t *testing.T) {
 	if got := s.commitLog.commits.Next(); got != next {
 		t.Fatalf("a fenced write was logged as number %d", next)
 	}
-	x.liftFence()
+	x.fence.lift()
 	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (l *serverLog) redo() uint64 {
 	// Loaded first: a commit that is applied meanwhile is then above it.
 	redo := l.appliedNext.Load()
 	for _, t := range l.served.all() {
-		if seq := t.unflushed(); seq != 0 {
+		if seq := t.views.unflushed(); seq != 0 {
 			redo = min(redo, seq)
 		}
 	}

@@ -125,10 +125,11 @@ func oversizedGroup(v *view, move bool, memory int64) (most *group, from, to int
 }
 
 // acquireMergeable acquires a view whose files a major compaction can read at once, after merging
-// files where there were too many. mergeMu is held.
-func (t *Tablet) acquireMergeable(ctx context.Context) (*view, error) {
+// files where there were too many. mu is held.
+func (c *mergeCompactor) acquireMergeable(ctx context.Context) (*view, error) {
+	t := c.tablet
 	for {
-		v, err := t.acquireFiles()
+		v, err := t.views.acquireFiles()
 		if err != nil {
 			return nil, errUnloaded
 		}
@@ -136,7 +137,7 @@ func (t *Tablet) acquireMergeable(ctx context.Context) (*view, error) {
 		if g == nil {
 			return v, nil
 		}
-		err = t.mergeFiles(ctx, v, g, from, to)
+		err = c.mergeFiles(ctx, v, g, from, to)
 		v.release()
 		if err != nil {
 			return nil, err

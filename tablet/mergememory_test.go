@@ -50,7 +50,7 @@ func TestCompactionMemory(t *testing.T) {
 				}
 			}
 			for _, x := range e.served.all() {
-				v, _, err := x.acquire()
+				v, _, err := x.views.acquire()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -118,8 +118,8 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- e.Compact(ctx, testTable, true) }()
-	for x.mergeMu.TryLock() {
-		x.mergeMu.Unlock()
+	for x.merge.mu.TryLock() {
+		x.merge.mu.Unlock()
 		select {
 		case err := <-done:
 			t.Fatalf("it did not wait: %v", err)
@@ -127,8 +127,8 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 		}
 	}
 	fill()
-	x.stopMerging()
-	x.mergeMu.Unlock()
+	x.merge.stop()
+	x.merge.mu.Unlock()
 	select {
 	case err := <-done:
 		t.Fatalf("it did not wait: %v", err)
@@ -206,7 +206,7 @@ func TestRewriteKeepsLittle(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				v, _, err := e.served.all()[0].acquire()
+				v, _, err := e.served.all()[0].views.acquire()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,37 +17,52 @@ import (
 	"github.com/steledb/stele/internal/planted"
 )
 
-// minor writes out the tablet's frozen memtables, as one SSTable for each locality group that has
-// entries (paper §5.4). It returns errUnloaded if the tablet is no longer served.
-func (t *Tablet) minor(ctx context.Context) error {
-	t.minorWaiters.Add(1)
-	defer t.minorWaiters.Add(-1)
-	t.minorMu.Lock()
-	defer t.minorMu.Unlock()
-	return t.minorLocked(ctx)
+// minorCompactor runs a tablet's minor compactions, one at a time.
+type minorCompactor struct {
+	tablet *Tablet
+
+	// mu serializes the compactions. Held across I/O. Order: mu, then metadataRow.mu, then viewSet.mu.
+	mu      sync.Mutex
+	waiters atomic.Int32 // callers waiting for a compaction, which then does not pause
+
+	// failures counts consecutive failures. Guarded by minorLoop's slot.
+	failures int
+	// pending is set while minorLoop writes the tablet out, or waits before a retry.
+	pending atomic.Bool
 }
 
-// minorIfFree is minor if minorMu is free. Otherwise it does nothing and returns false: the holder
+// run writes out the tablet's frozen memtables, as one SSTable for each locality group that has
+// entries (paper §5.4). It returns errUnloaded if the tablet is no longer served.
+func (c *minorCompactor) run(ctx context.Context) error {
+	c.waiters.Add(1)
+	defer c.waiters.Add(-1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runLocked(ctx)
+}
+
+// runIfFree is run if mu is free. Otherwise it does nothing and returns false: the holder
 // may wait for this tablet's metadata, and other tablets must not wait with it.
-func (t *Tablet) minorIfFree(ctx context.Context) (bool, error) {
-	if !t.minorMu.TryLock() {
+func (c *minorCompactor) runIfFree(ctx context.Context) (bool, error) {
+	if !c.mu.TryLock() {
 		return false, nil
 	}
-	defer t.minorMu.Unlock()
-	return true, t.minorLocked(ctx)
+	defer c.mu.Unlock()
+	return true, c.runLocked(ctx)
 }
 
-// minorLocked is minor with minorMu held.
-func (t *Tablet) minorLocked(ctx context.Context) error {
+// runLocked is run with mu held.
+func (c *minorCompactor) runLocked(ctx context.Context) error {
 	for {
-		if err := t.minorOnce(ctx); !errors.Is(err, errRegrouped) {
+		if err := c.once(ctx); !errors.Is(err, errRegrouped) {
 			return err
 		}
 	}
 }
 
-func (t *Tablet) minorOnce(ctx context.Context) error {
-	v, _, err := t.acquire()
+func (c *minorCompactor) once(ctx context.Context) error {
+	t := c.tablet
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return errUnloaded
 	}
@@ -63,7 +79,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	}
 	huge := writeBytes(largest)
 	t.server.readMemory.AddWorking(huge)
-	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).Step)
+	files, err := c.write(ctx, v, sources, bytes, c.pacer(ctx).Step)
 	t.server.readMemory.AddWorking(-huge)
 	if err != nil {
 		return err
@@ -71,9 +87,9 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	last := v.frozen[len(v.frozen)-1]
 	redo := last.maxSeq.Load()
 	if planted.On(planted.RedoTooFar) {
-		redo = t.applied.Load()
+		redo = t.views.applied.Load()
 	}
-	err = t.addFiles(ctx, v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
+	err = c.addFiles(ctx, v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
 	if err != nil {
 		return err
 	}
@@ -91,7 +107,8 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 // addFiles installs files, by group, as the newest of the tablet, and redo as its redo point. They
 // were written from view v. On error the files are discarded; errRegrouped means that they must be
 // written again.
-func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+	t := c.tablet
 	precondition := func(m *Meta) error {
 		for _, f := range files {
 			if f.meta.RowDeletions > 0 && m.newGroups(v) {
@@ -100,7 +117,7 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 		}
 		return nil
 	}
-	unclear, err := t.changeMetaIf(ctx, precondition, func(m *Meta) {
+	unclear, err := t.meta.changeIf(ctx, precondition, func(m *Meta) {
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -118,9 +135,10 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 	return err
 }
 
-// writeSources writes entries newer than v's files as SSTables, by group. bytes is their
+// write writes entries newer than v's files as SSTables, by group. bytes is their
 // approximate maximum size, 0 if unknown. It calls step, if not nil, with the bytes written.
-func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
+func (c *minorCompactor) write(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
+	t := c.tablet
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
 	defer func() {
@@ -141,7 +159,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 		}
 		return w.add(f, key, value)
 	}
-	c := compaction{schema: schema, emit: func(f *family, key, value []byte) error {
+	work := compaction{schema: schema, emit: func(f *family, key, value []byte) error {
 		if f != nil {
 			return add(f.Group, f, key, value)
 		}
@@ -156,9 +174,9 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 		}
 		return nil
 	}}
-	c.judge.Init(s.gcClock.Now(), math.MaxUint64)
-	c.merge.reset(sources)
-	if err := c.run(); err != nil {
+	work.judge.Init(s.gcClock.Now(), math.MaxUint64)
+	work.merge.reset(sources)
+	if err := work.run(); err != nil {
 		return nil, err
 	}
 	files = map[string]*file{}
@@ -216,7 +234,7 @@ func (l *minorLoop) next() bool {
 		defer l.slot.Release()
 		return l.relieve()
 	}
-	t.minorPending.Store(true)
+	t.minor.pending.Store(true)
 	l.life.background.Go(func() {
 		defer l.queue.WakeUp()
 		defer l.slot.Release()
@@ -230,17 +248,17 @@ func (l *minorLoop) next() bool {
 func (l *minorLoop) write(t *Tablet) {
 	again := func(pause time.Duration) {
 		time.AfterFunc(pause, func() {
-			t.minorPending.Store(false)
+			t.minor.pending.Store(false)
 			l.queue.Add(t)
 		})
 	}
-	free, err := t.minorIfFree(l.slot.With(l.life.ctx))
+	free, err := t.minor.runIfFree(l.slot.With(l.life.ctx))
 	switch {
 	case !free:
 		again(busyPause)
 	case err == nil || errors.Is(err, errUnloaded):
-		t.minorPending.Store(false)
-		t.minorFailures = 0
+		t.minor.pending.Store(false)
+		t.minor.failures = 0
 		if l.stuck == t || l.writesBlocked() != nil { // a full disk has space again
 			l.blocked.Store(nil)
 		}
@@ -248,8 +266,8 @@ func (l *minorLoop) write(t *Tablet) {
 		l.commitLog.release()
 	case l.life.ctx.Err() != nil:
 	default:
-		pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
-		t.minorFailures++
+		pause := min(retryPauseMin<<min(t.minor.failures, 10), retryPauseMax)
+		t.minor.failures++
 		l.cfg.Logger.Error("minor compaction failed", "tablet", t.id, "err", err, "retry_in", pause)
 		l.stuck = t
 		l.blocked.Store(&err)
@@ -279,32 +297,22 @@ func (l *minorLoop) relieve() bool {
 	case l.memory.Pressed():
 		most := int64(0)
 		for _, t := range l.served.all() {
-			if n := t.activeBytes(); n > most && !t.minorPending.Load() {
+			if n := t.views.activeBytes(); n > most && !t.minor.pending.Load() {
 				victim, most = t, n
 			}
 		}
 	case l.commitLog.pending() > l.cfg.LogBytesMax, l.commitLog.isWeak():
 		oldest := uint64(math.MaxUint64)
 		for _, t := range l.served.all() {
-			if seq := t.unflushed(); seq != 0 && seq < oldest {
+			if seq := t.views.unflushed(); seq != 0 && seq < oldest {
 				victim, oldest = t, seq
 			}
 		}
 	}
 	// Freezing more of a tablet that is being written out, or waits for a retry, releases no memory
 	// sooner.
-	if victim == nil || victim.minorPending.Load() {
+	if victim == nil || victim.minor.pending.Load() {
 		return false
 	}
-	return l.commitLog.commits.Between(victim.freeze) == nil
-}
-
-// activeBytes returns the memory of the active memtable's entries.
-func (t *Tablet) activeBytes() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if v := t.mu.current; v != nil && v.active.Len() > 0 {
-		return v.active.Bytes()
-	}
-	return 0
+	return l.commitLog.commits.Between(victim.writer.freeze) == nil
 }

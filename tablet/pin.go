@@ -171,7 +171,7 @@ func (t *Tablet) unpinOthers(before *schema) {
 	if len(before.inMemory) == 0 {
 		return
 	}
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return
 	}

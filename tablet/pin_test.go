@@ -107,7 +107,7 @@ func (w *pinWorld) settled() ReadMemory {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		waits := false
 		for _, t := range w.s.served.all() {
-			v, _, err := t.acquire()
+			v, _, err := t.views.acquire()
 			if err != nil {
 				continue
 			}
@@ -359,7 +359,7 @@ func TestInMemoryGroupUnderTraffic(t *testing.T) {
 	w.read()
 	m, counted, files := w.settled(), int64(0), int64(0)
 	for _, tab := range w.s.served.all() {
-		v, _, err := tab.acquire()
+		v, _, err := tab.views.acquire()
 		if err != nil {
 			t.Fatal(err)
 		}

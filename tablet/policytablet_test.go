@@ -225,7 +225,7 @@ func (c *countedFiles) take() (written, there, most int64) {
 
 // sstables returns the tablet's files. Nothing compacts them meanwhile, so they stay.
 func (m *policyTablet) sstables() []*file {
-	v, _, err := m.tabletOfTest().acquire()
+	v, _, err := m.tabletOfTest().views.acquire()
 	if err != nil {
 		m.t.Fatal(err)
 	}

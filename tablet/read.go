@@ -133,7 +133,7 @@ func (r *reader) release() {
 }
 
 func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Program, emit Emit) error {
-	v, snap, err := t.acquire()
+	v, snap, err := t.views.acquire()
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 // scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
-	v, snap, err := t.acquire()
+	v, snap, err := t.views.acquire()
 	if err != nil {
 		return nil, err
 	}

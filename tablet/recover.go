@@ -54,7 +54,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 	}
 	for _, t := range s.served.all() {
 		// The applier has no work yet, so this goroutine may do its work.
-		t.freeze()
+		t.writer.freeze()
 	}
 	s.commitLog.release()
 	return nil
@@ -139,14 +139,14 @@ func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, 
 				continue // of a dropped table
 			}
 			t := sv.at(row)
-			if t == nil || last <= t.metaMu.meta.Redo {
+			if t == nil || last <= t.meta.current.Redo {
 				continue // in a file
 			}
-			if err := t.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
+			if err := t.writer.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
 				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, t.id, err)
 			}
-			t.applied.Store(max(t.applied.Load(), last))
-			t.stamped.Store(max(t.stamped.Load(), rec.Time))
+			t.views.applied.Store(max(t.views.applied.Load(), last))
+			t.writer.stamped.Store(max(t.writer.stamped.Load(), rec.Time))
 			if err := s.spill(ctx, t); err != nil {
 				return 0, err
 			}
@@ -156,11 +156,11 @@ func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, 
 
 // spill writes out a memtable that has filled up during recovery.
 func (s *logRecovery) spill(ctx context.Context, t *Tablet) error {
-	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.writeMemory.Memtables() < s.cfg.MemtablesBytesMax/2 {
+	if s.diskWasFull || t.writer.mem.Bytes() < s.cfg.MemtableBytes && s.writeMemory.Memtables() < s.cfg.MemtablesBytesMax/2 {
 		return nil
 	}
-	t.freeze()
-	err := t.minor(ctx)
+	t.writer.freeze()
+	err := t.minor.run(ctx)
 	if errors.Is(err, blobfs.ErrDiskFull) {
 		// Holding the log in memory is better than not serving.
 		s.diskWasFull = true

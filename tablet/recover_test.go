@@ -46,7 +46,7 @@ func TestRecoveryByRow(t *testing.T) {
 			if tb.id != i {
 				continue
 			}
-			v, _, err := tb.acquire()
+			v, _, err := tb.views.acquire()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -127,7 +127,7 @@ func (r *reader) applyRule(ctx context.Context, t *Tablet, rm *table.RowMutation
 			return err
 		}
 		m := table.Set(rule.Family, rule.Qualifier, table.ServerTimestamp, slices.Clone(old.Value))
-		if old.Timestamp >= t.stampFloor() {
+		if old.Timestamp >= t.writer.stampFloor() {
 			m.Timestamp = old.Timestamp
 		}
 		at = len(rm.Mutations)
@@ -218,20 +218,20 @@ func (as For) lockExclusive(ctx context.Context, l *latch.Latch, f *table.Progra
 // meanwhile, it does nothing and returns errFenced or errChanged.
 func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
-	l := t.latches.Of(row)
+	l := t.fence.latches.Of(row)
 	if planted.On(planted.CheckWithoutLatch) {
 		l = new(latch.Latch)
 	}
 	if err := as.lockExclusive(ctx, l, f); err != nil {
 		return 0, err
 	}
-	if t.fence.Load() != nil {
+	if t.fence.raised.Load() != nil {
 		as.endTurn()
 		l.UnlockExclusive()
 		return 0, errFenced
 	}
 	sc := t.schema.Load()
-	floor := t.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
+	floor := t.writer.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
 	if as.a != nil {
 		as.a.Begin()
 	}

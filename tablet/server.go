@@ -143,11 +143,7 @@ func (s *Server) releaseAll(ctx context.Context) {
 	s.pins.drain()
 	for _, sv := range *s.served.tables.Load() {
 		for _, t := range sv.tablets {
-			t.mu.Lock()
-			v := t.mu.current
-			t.mu.current = nil
-			t.mu.Unlock()
-			if v != nil {
+			if v := t.views.take(false); v != nil {
 				v.release()
 			}
 		}
@@ -203,7 +199,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta)
 	t.highPriority = l.HighPriority
 	t.schema.Store(newSchema(l.Schema, l.Version))
-	v := &view{active: t.mem}
+	v := &view{active: t.writer.mem}
 	v.hold()
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
@@ -219,22 +215,28 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 		}
 		v.groups = append(v.groups, g)
 	}
-	t.setCurrent(v)
+	t.views.setCurrent(v)
 	return t, nil
 }
 
 // newChild returns a tablet without a schema and files.
 func (s *Server) newChild(m *Meta) *Tablet {
-	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s.writeMemory), claimed: make(chan struct{}, 1)}
-	t.metaMu.meta = m
-	t.lastMajor.Store(m.LastMajor.UnixMicro())
-	t.applied.Store(m.Redo)
-	t.stamped.Store(m.Stamped)
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End}
+	t.views.cfg, t.views.backlogs, t.views.memory = &s.cfg, &s.backlogs, s.writeMemory
+	t.meta.cfg, t.meta.changes, t.meta.views, t.meta.lost = &s.cfg, &s.metadata, &t.views, func(err error) { s.lost(t, err) }
+	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)
+	t.writer.cfg, t.writer.memory, t.writer.views = &s.cfg, s.writeMemory, &t.views
+	t.writer.appliedNext, t.writer.frozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
+	t.minor.tablet, t.merge.tablet = t, t
+	t.meta.current = m
+	t.meta.lastMajor.Store(m.LastMajor.UnixMicro())
+	t.views.applied.Store(m.Redo)
+	t.writer.stamped.Store(m.Stamped)
 	return t
 }
 
 // tabletOf returns the tablet of a row for a new operation, once the schema of the table is known
-// to be current. Errors: api.ErrNoTable, api.ErrNotServing, those of renewSchema and
+// to be current. Errors: api.ErrNoTable, api.ErrNotServing, those of schemaRenewer.renew and
 // Config.Serving.
 func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tablet, error) {
 	for {
@@ -350,8 +352,8 @@ func (s *Server) discardTable(dropped *served) error {
 		return nil
 	}
 	for _, t := range dropped.tablets {
-		t.drop()
-		t.retire()
+		t.views.drop()
+		t.fence.retire()
 		if err := s.commitLog.commits.Between(func() { t.unload(true) }); err != nil {
 			return closedError(err)
 		}

@@ -32,10 +32,10 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if err != nil {
 		return Ref{}, 0, err
 	}
-	if err := t.claim(ctx); err != nil {
+	if err := t.fence.claim(ctx); err != nil {
 		return Ref{}, 0, err
 	}
-	defer t.unclaim()
+	defer t.fence.unclaim()
 	// Each child writes out the shared memtables, so keep them small. Afterwards no entries from
 	// runs are left in memtables.
 	if err := t.flushMost(ctx); err != nil {
@@ -50,13 +50,13 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if id, err = s.cfg.NewTabletID(ctx); err != nil {
 		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, err)
 	}
-	t.minorMu.Lock()
-	defer t.minorMu.Unlock()
-	t.stopMerging()
-	defer t.mergeMu.Unlock()
-	t.metaMu.Lock()
-	defer t.metaMu.Unlock()
-	if t.metaClosed() {
+	t.minor.mu.Lock()
+	defer t.minor.mu.Unlock()
+	t.merge.stop()
+	defer t.merge.mu.Unlock()
+	t.meta.mu.Lock()
+	defer t.meta.mu.Unlock()
+	if t.meta.isClosed() {
 		return Ref{}, 0, errGone
 	}
 	if err := (&tabletSplit{server: s, tablet: t, lowerID: id, at: at}).run(); err != nil {
@@ -83,7 +83,7 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 }
 
 // tabletSplit is one split of a tablet, while nothing else can change the tablet's files or metadata:
-// its minorMu, mergeMu and metaMu are held.
+// the locks of its minor and merge and of its meta are held.
 type tabletSplit struct {
 	server  *Server
 	tablet  *Tablet
@@ -96,7 +96,7 @@ type tabletSplit struct {
 
 func (p *tabletSplit) run() error {
 	s, t := p.server, p.tablet
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return err
 	}
@@ -109,22 +109,22 @@ func (p *tabletSplit) run() error {
 	if err := s.metadata.split(p.low, p.up); err != nil {
 		p.discard()
 		if errors.Is(err, ErrMetaLost) {
-			t.metaMu.closed = true
+			t.meta.closed = true
 			s.lost(t, err)
 		} else if errors.Is(err, ErrClosed) { // the outcome is unknown
-			t.metaMu.closed = true
+			t.meta.closed = true
 		}
 		return err
 	}
-	t.metaMu.closed = true // METADATA has two tablets from here on
+	t.meta.closed = true // METADATA has two tablets from here on
 	began := time.Now()
-	_ = t.fenceWrites(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
+	_ = t.fence.raise(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
 	if err := s.commitLog.commits.Between(p.replace); err != nil {
 		p.discard()
-		t.liftFence() // for reads only; the log accepts no more writes
+		t.fence.lift() // for reads only; the log accepts no more writes
 		return closedError(err)
 	}
-	t.retire()
+	t.fence.retire()
 	pause := time.Since(began)
 	s.stats.splits.Add(1)
 	s.stats.splitPause.Store(int64(pause))
@@ -139,7 +139,7 @@ func (p *tabletSplit) run() error {
 // prepare makes the children, which share the tablet's files. v is its view.
 func (p *tabletSplit) prepare(v *view) error {
 	s, t := p.server, p.tablet
-	p.low, p.up = cloneMeta(t.metaMu.meta), cloneMeta(t.metaMu.meta)
+	p.low, p.up = cloneMeta(t.meta.current), cloneMeta(t.meta.current)
 	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
 	p.low.bound(v, nil, p.at)
 	p.up.bound(v, p.at, nil)
@@ -178,9 +178,9 @@ func (m *Meta) bound(v *view, start, end []byte) {
 
 // takeFiles opens the files that t's metadata names, all of which are open in views.
 func (t *Tablet) takeFiles(views ...*view) error {
-	n := &view{active: t.mem}
+	n := &view{active: t.writer.mem}
 	n.hold()
-	for _, gm := range t.metaMu.meta.Groups {
+	for _, gm := range t.meta.current.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
 			var old *file
@@ -200,7 +200,7 @@ func (t *Tablet) takeFiles(views ...*view) error {
 		}
 		n.groups = append(n.groups, g)
 	}
-	t.setCurrent(n)
+	t.views.setCurrent(n)
 	return nil
 }
 
@@ -214,24 +214,24 @@ func (p *tabletSplit) discard() {
 // replace puts the children in the place of the tablet. It runs on the applier, with writes fenced.
 func (p *tabletSplit) replace() {
 	t := p.tablet
-	if t.unloaded { // the table was dropped meanwhile
+	if t.writer.unloaded { // the table was dropped meanwhile
 		p.discard()
 		return
 	}
-	t.mu.Lock()
-	mems := slices.Clone(t.mu.current.frozen)
-	t.mu.Unlock()
-	if t.mem.Len() > 0 {
-		t.mem.stamped = t.stamped.Load()
-		mems = append(mems, t.mem)
+	t.views.mu.Lock()
+	mems := slices.Clone(t.views.current.frozen)
+	t.views.mu.Unlock()
+	if t.writer.mem.Len() > 0 {
+		t.writer.mem.stamped = t.writer.stamped.Load()
+		mems = append(mems, t.writer.mem)
 	}
 	for _, c := range p.children {
-		c.applied.Store(t.applied.Load())
-		c.stamped.Store(t.stamped.Load())
+		c.views.applied.Store(t.views.applied.Load())
+		c.writer.stamped.Store(t.writer.stamped.Load())
 		for _, m := range mems {
 			part := m.part(c.start, c.end)
 			part.held.refs.Add(1) // for the view
-			c.mu.current.frozen = append(c.mu.current.frozen, part)
+			c.views.current.frozen = append(c.views.current.frozen, part)
 		}
 	}
 	if !p.server.served.exchange([]*Tablet{t}, p.children) {

@@ -178,7 +178,7 @@ func TestMergeResurrectsNothing(t *testing.T) {
 				if err := x.flush(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if err := x.major(ctx); err != nil {
+				if err := x.merge.major(ctx); err != nil {
 					t.Fatal(err)
 				}
 				f.mustHold(want)

@@ -115,7 +115,7 @@ func (p *splitter) check(elapsed time.Duration) {
 	}
 	for _, t := range all {
 		rate := t.load.rate.Load()
-		w := SplitCandidate{Ref: t.ref(), ID: t.id, Bytes: t.bytes(), OpsPerSecond: rate}
+		w := SplitCandidate{Ref: t.ref(), ID: t.id, Bytes: t.views.bytes(), OpsPerSecond: rate}
 		if p.cfg.SplitBytes > 0 && w.Bytes >= p.cfg.SplitBytes {
 			p.cfg.OnSplitCandidate(w)
 			continue
@@ -141,20 +141,4 @@ func (p *splitter) checkEnd(row []byte) error {
 		return &table.LimitError{What: "split row bytes", Limit: limit, Got: int64(len(row))}
 	}
 	return p.limits.CheckRowKey(row)
-}
-
-// bytes returns the approximate size of the tablet in files and memtables.
-func (t *Tablet) bytes() int64 {
-	v, _, err := t.acquire()
-	if err != nil {
-		return 0
-	}
-	defer v.release()
-	n := v.memtableBytes()
-	for _, g := range v.groups {
-		for _, f := range g.files {
-			n += f.bytes
-		}
-	}
-	return n
 }

@@ -34,7 +34,7 @@ type sample struct {
 // empty, as estimated from the indexes of its files and its memtables. The error is ErrNoSplitRow,
 // errGone, or of reading files.
 func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 
 	for _, x := range s.served.all() {
 		noError(t, ends(t, "flush", func() error { return x.flush(t.Context()) }))
-		if n := x.activeBytes(); n > 0 {
+		if n := x.views.activeBytes(); n > 0 {
 			t.Errorf("tablet %d: %d bytes are in its memtable after a flush", x.id, n)
 		}
 	}
@@ -48,7 +48,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 	if err := ends(t, "unload", func() error { return s.Unload(t.Context(), lower) }); !errors.As(err, &busy) {
 		t.Errorf("unload of a tablet with a write under way: %v", err)
 	}
-	if x, err := s.served.tablet(lower); err != nil || x.fence.Load() != nil {
+	if x, err := s.served.tablet(lower); err != nil || x.fence.raised.Load() != nil {
 		t.Errorf("the tablet that was not unloaded accepts no writes: %v", err)
 	}
 	noError(t, ends(t, "unload", func() error { return s.Unload(t.Context(), lastTablet) }))
@@ -68,18 +68,18 @@ func TestControlWhileLogStalls(t *testing.T) {
 func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	s := newCluster(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
 	x := s.served.all()[0]
-	x.mergeMu.Lock() // of a compaction that does not end
+	x.merge.mu.Lock() // of a compaction that does not end
 	unloaded := make(chan error, 1)
 	go func() { unloaded <- s.Unload(t.Context(), x.ref()) }()
 	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
-		x.mu.Lock()
-		waiting = x.mu.interrupts > 0
-		x.mu.Unlock()
+		x.views.mu.Lock()
+		waiting = x.merge.interrupts > 0
+		x.views.mu.Unlock()
 	}
 	if _, err := applySync(s.Server, "row", setCell("v")); err != nil {
 		t.Errorf("a write meanwhile: %v", err)
 	}
-	x.mergeMu.Unlock()
+	x.merge.mu.Unlock()
 	if err := <-unloaded; err != nil {
 		t.Error(err)
 	}

@@ -117,7 +117,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 	}
 	var all []TabletStats
 	for _, t := range tablets {
-		v, _, err := t.acquire()
+		v, _, err := t.views.acquire()
 		if err != nil {
 			continue // dropped meanwhile
 		}
@@ -131,7 +131,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 			}
 		}
 		v.release()
-		st.Bytes, st.OpsPerSecond = t.bytes(), t.load.rate.Load()
+		st.Bytes, st.OpsPerSecond = t.views.bytes(), t.load.rate.Load()
 		all = append(all, st)
 	}
 	return all, nil

@@ -36,24 +36,24 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	m := &tabletMerge{server: s, lower: lower, upper: upper}
 	both := []*Tablet{lower, upper} // always in this order, so that merges cannot deadlock
 	for _, t := range both {
-		if err := t.claim(ctx); err != nil {
+		if err := t.fence.claim(ctx); err != nil {
 			return err
 		}
-		defer t.unclaim()
+		defer t.fence.unclaim()
 	}
 	if err := m.ready(ctx); err != nil {
 		return notServing(err)
 	}
 	for _, t := range both {
-		t.stopMerging()
-		defer t.mergeMu.Unlock()
+		t.merge.stop()
+		defer t.merge.mu.Unlock()
 	}
 	began := time.Now()
 	for _, t := range both {
-		if err := t.fenceWritesSoon(ctx); err != nil {
+		if err := t.fence.raiseSoon(ctx, s.cfg.OverloadWait, s.logStalled(t)); err != nil {
 			return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 		}
-		defer t.liftFence() // if it is still served
+		defer t.fence.lift() // if it is still served
 	}
 	for _, t := range both {
 		if err := t.flush(ctx); err != nil {
@@ -61,9 +61,9 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 		}
 	}
 	for _, t := range both {
-		t.metaMu.Lock()
-		defer t.metaMu.Unlock()
-		if t.metaClosed() {
+		t.meta.mu.Lock()
+		defer t.meta.mu.Unlock()
+		if t.meta.isClosed() {
 			return errGone
 		}
 	}
@@ -92,7 +92,7 @@ func (m *tabletMerge) ready(ctx context.Context) error {
 	}
 	files := map[string]int{}
 	for _, t := range both {
-		v, _, err := t.acquire()
+		v, _, err := t.views.acquire()
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (m *tabletMerge) ready(ctx context.Context) error {
 			continue
 		}
 		for _, t := range both {
-			if err := t.major(ctx); err != nil {
+			if err := t.merge.major(ctx); err != nil {
 				return err
 			}
 		}
@@ -116,18 +116,18 @@ func (m *tabletMerge) ready(ctx context.Context) error {
 }
 
 // run performs the merge while both tablets are fenced, have all entries in files, and nothing
-// else can change their files or metadata: mergeMu and metaMu are held.
+// else can change their files or metadata: the locks of their merge and meta are held.
 func (m *tabletMerge) run() error {
 	s, lower, upper := m.server, m.lower, m.upper
-	before := upper.metaMu.meta
-	merged := mergeMeta(lower.metaMu.meta, before)
+	before := upper.meta.current
+	merged := mergeMeta(lower.meta.current, before)
 	m.one = s.newChild(merged)
-	lv, _, err := lower.acquire()
+	lv, _, err := lower.views.acquire()
 	if err != nil {
 		return err
 	}
 	defer lv.release()
-	uv, _, err := upper.acquire()
+	uv, _, err := upper.views.acquire()
 	if err != nil {
 		return err
 	}
@@ -138,19 +138,19 @@ func (m *tabletMerge) run() error {
 	if err := m.settle(merged); err != nil {
 		m.one.unload(false)
 		if errors.Is(err, ErrClosed) { // the outcome is unknown
-			lower.metaMu.closed, upper.metaMu.closed = true, true
+			lower.meta.closed, upper.meta.closed = true, true
 			return err
 		}
 		m.undo(before, err)
 		return err
 	}
-	lower.metaMu.closed, upper.metaMu.closed = true, true
+	lower.meta.closed, upper.meta.closed = true, true
 	if err := s.commitLog.commits.Between(m.replace); err != nil {
 		m.one.unload(false)
 		return closedError(err)
 	}
-	lower.retire()
-	upper.retire()
+	lower.fence.retire()
+	upper.fence.retire()
 	s.stats.tabletMerges.Add(1)
 	s.merges.queue.Add(m.one)
 	return nil
@@ -190,26 +190,26 @@ func mergeMeta(lower, upper *Meta) *Meta {
 func (m *tabletMerge) settle(merged *Meta) error {
 	changes := &m.server.metadata
 	err := changes.settle(func(context.Context, bool) error {
-		_, err := m.upper.saveMeta(merged)
+		_, err := m.upper.meta.save(merged)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return changes.remove(m.lower.metaMu.meta)
+	return changes.remove(m.lower.meta.current)
 }
 
 // undo restores the upper tablet's row. If that fails, the next change of the row does it.
 func (m *tabletMerge) undo(before *Meta, why error) {
 	s, lower, upper := m.server, m.lower, m.upper
-	upper.metaMu.meta = before
-	if !upper.metaMu.closed {
-		if _, err := upper.saveMeta(before); err != nil {
+	upper.meta.current = before
+	if !upper.meta.closed {
+		if _, err := upper.meta.save(before); err != nil {
 			s.log.Warn("metadata not restored after failed merge", "tablet", upper.id, "err", err)
 		}
 	}
-	if errors.Is(why, ErrMetaLost) && !upper.metaMu.closed {
-		lower.metaMu.closed = true
+	if errors.Is(why, ErrMetaLost) && !upper.meta.closed {
+		lower.meta.closed = true
 		s.lost(lower, why)
 	}
 }
@@ -218,12 +218,12 @@ func (m *tabletMerge) undo(before *Meta, why error) {
 // fenced and their memtables empty.
 func (m *tabletMerge) replace() {
 	lower, upper, one := m.lower, m.upper, m.one
-	if lower.unloaded || upper.unloaded { // the table was dropped meanwhile
+	if lower.writer.unloaded || upper.writer.unloaded { // the table was dropped meanwhile
 		one.unload(false)
 		return
 	}
-	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
-	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
+	one.views.applied.Store(max(lower.views.applied.Load(), upper.views.applied.Load()))
+	one.writer.stamped.Store(max(lower.writer.stamped.Load(), upper.writer.stamped.Load()))
 	if !m.server.served.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
 		one.unload(false)
 	}

@@ -163,7 +163,7 @@ func (s *Server) Sizes() (all []TableSize) {
 	for name, sv := range *s.served.tables.Load() {
 		x := TableSize{Table: name, ID: sv.id}
 		for _, t := range sv.tablets {
-			v, _, err := t.acquire()
+			v, _, err := t.views.acquire()
 			if err != nil {
 				continue
 			}
@@ -221,7 +221,7 @@ func (u *usageSum) family(id uint32) *FamilyUsage {
 }
 
 func (u *usageSum) add(t *Tablet) {
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return // moved or dropped meanwhile
 	}

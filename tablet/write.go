@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/logbody"
 
 	"github.com/steledb/stele/tablet/latch"
@@ -82,10 +84,10 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	if err != nil {
 		return err
 	}
-	l := t.latches.Of(rm.Row)
+	l := t.fence.latches.Of(rm.Row)
 	l.LockShared()
 	switch {
-	case t.fence.Load() != nil:
+	case t.fence.raised.Load() != nil:
 		err = errFenced
 	case changed(as.a):
 		err = errChanged
@@ -128,12 +130,12 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 	if n = s.writes.chargeBytes(rm); !s.writes.tryCharge(t, n) {
 		return false
 	}
-	l := t.latches.Of(rm.Row)
+	l := t.fence.latches.Of(rm.Row)
 	if !l.TryLockShared() {
 		s.writeMemory.Release(n)
 		return false
 	}
-	if t.fence.Load() != nil || changed(as.a) {
+	if t.fence.raised.Load() != nil || changed(as.a) {
 		l.UnlockShared()
 		s.writeMemory.Release(n)
 		return false
@@ -169,7 +171,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 // finish runs on the applier, in sequence order.
 func (w *write) finish(c *commitlog.Commit, err error) {
 	if err == nil {
-		err = w.tablet.applyCommit(c)
+		err = w.tablet.writer.apply(c)
 	}
 	if err == nil {
 		if cause := w.server.checkServing(); cause != nil {
@@ -209,36 +211,65 @@ func (w *write) end(err error) {
 	done(time, err)
 }
 
-// applyCommit adds a durable commit to the memtable and makes it visible. It runs on the applier,
+// Stamp returns the tablet's next server timestamp, in µs: the current time, or one above the
+// previous timestamp if the clock stands or went back (I8). The commit log calls it in sequence
+// order.
+func (w *write) Stamp() int64 {
+	next := w.tablet.writer.stampFloor()
+	if w.exclusive != nil {
+		next = max(next, w.exclusive.floor)
+	}
+	w.tablet.writer.stamped.Store(next)
+	return next
+}
+
+// memWriter adds commits to a tablet's active memtable. All but stamped is used by the applier only,
+// the goroutine that alone adds to memtables.
+type memWriter struct {
+	cfg         *Config
+	memory      *budget.Writes
+	views       *viewSet
+	appliedNext *atomic.Uint64 // of serverLog
+	frozen      func()         // called after a memtable was frozen; queues it to be written out
+
+	mem      *mem
+	scratch  []byte
+	unloaded bool // later commits are discarded with the tablet
+
+	// stamped is the last server timestamp assigned. Written only under the commit log's lock.
+	stamped atomic.Int64
+}
+
+// apply adds a durable commit to the memtable and makes it visible. It runs on the applier,
 // the only goroutine that adds to memtables. An error means that the tablet was taken out of
 // service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
 // *UnknownOutcomeError if another server has it.
-func (t *Tablet) applyCommit(c *commitlog.Commit) error {
-	defer t.server.commitLog.appliedNext.Store(c.First + uint64(c.Ops))
-	if t.unloaded {
-		if t.isDropped() {
+func (w *memWriter) apply(c *commitlog.Commit) error {
+	defer w.appliedNext.Store(c.First + uint64(c.Ops))
+	if w.unloaded {
+		if w.views.isDropped() {
 			return errGone
 		}
 		return &UnknownOutcomeError{Cause: errGone}
 	}
-	if t.mem.Len() > 0 && t.mem.Bytes()+int64(len(c.Body)) > t.server.cfg.MemtableBytes {
-		t.freeze()
+	if w.mem.Len() > 0 && w.mem.Bytes()+int64(len(c.Body)) > w.cfg.MemtableBytes {
+		w.freeze()
 	}
-	if err := t.add(c.Body, c.First, c.Ops, c.Time); err != nil {
+	if err := w.add(c.Body, c.First, c.Ops, c.Time); err != nil {
 		panic(fmt.Sprintf("BUG: apply a commit that was just encoded: %v", err))
 	}
-	t.applied.Store(c.First + uint64(c.Ops) - 1)
+	w.views.applied.Store(c.First + uint64(c.Ops) - 1)
 	return nil
 }
 
 // add adds the entries of a record's body to the active memtable. Existing entries stay.
-func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
-	m := t.mem
-	scratch, err := logbody.EachEntry(body, first, time, t.scratch, func(key, value []byte) error {
+func (w *memWriter) add(body []byte, first uint64, ops uint32, time int64) error {
+	m := w.mem
+	scratch, err := logbody.EachEntry(body, first, time, w.scratch, func(key, value []byte) error {
 		_, err := m.Add(key, value)
 		return err
 	})
-	t.scratch = scratch
+	w.scratch = scratch
 	m.count()
 	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
 		m.minSeq.Store(first)
@@ -249,22 +280,26 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	return err
 }
 
-// Stamp returns the tablet's next server timestamp, in µs: the current time, or one above the
-// previous timestamp if the clock stands or went back (I8). The commit log calls it in sequence
-// order.
-func (w *write) Stamp() int64 {
-	next := w.tablet.stampFloor()
-	if w.exclusive != nil {
-		next = max(next, w.exclusive.floor)
-	}
-	w.tablet.stamped.Store(next)
-	return next
-}
-
 // stampFloor returns a lower bound of the tablet's future timestamps, in µs, which holds while the
 // clock does not go back.
-func (t *Tablet) stampFloor() int64 {
-	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
+func (w *memWriter) stampFloor() int64 {
+	return max(w.cfg.Now().UnixMicro(), w.stamped.Load()+1)
+}
+
+// freeze replaces the active memtable with an empty one and queues it to be written out. It runs on
+// the applier.
+func (w *memWriter) freeze() {
+	if w.mem.Len() == 0 {
+		return
+	}
+	frozen, fresh := w.mem, newMem(w.memory)
+	frozen.stamped = w.stamped.Load()
+	w.mem = fresh
+	w.views.install(func(v *view) {
+		v.frozen = append(v.frozen, frozen)
+		v.active = fresh
+	})
+	w.frozen()
 }
 
 // appendBody encodes rm, which has passed table's validation. It returns the number of entries and

@@ -19,7 +19,7 @@ var (
 	largeTypes    = map[string]int{
 		"blobfs/api.Remote": 41,
 		"client.Client":     87, "node.Node": 121, "node/quotas.Service": 43, "node.tabletServer": 42,
-		"node/formation.Former": 42, "tablet.Tablet": 65,
+		"node/formation.Former": 42,
 	}
 	longFunctions = map[string]int{
 		"blobfs/blobtest": 34, "blobfs/repair": 34, "master": 32, "node": 31, "node/dataapi": 37, "node/quotas": 31, "node/users": 34, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
