@@ -51,8 +51,8 @@ var errFenced = errors.New("tablet writes are fenced")
 var errGone = fmt.Errorf("tablet was taken out of service: %w", api.ErrNotServing)
 
 // raise fences writes and returns when all accepted ones are visible. The caller must call lift or
-// retire afterwards, and must hold the claim, so that there is one fence at a
-// time. If ctx ends first, the fence is lifted, and the error is ctx's cause.
+// retire afterwards, and must hold the claim, so that there is one fence at a time. If ctx ends
+// first, the fence is lifted, and the error is ctx's cause.
 //
 // A writer holds a latch from before it checks the fence until its commit is done. So once each
 // latch has been free, every writer that did not see the fence has finished. A tablet whose latches
@@ -99,8 +99,8 @@ func (f *writeFence) lift() {
 	h.lift()
 }
 
-// retire takes the tablet out of service for writers permanently. Waiting writers look up the row's tablet
-// again, so its replacement must be in the tables by then.
+// retire takes the tablet out of service for writers permanently. Waiting writers look up the row's
+// tablet again, so its replacement must be in the tables by then.
 func (f *writeFence) retire() {
 	f.mu.Lock()
 	h := f.raised.Load()
@@ -142,8 +142,8 @@ func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) 
 	}
 }
 
-// claim gives the caller the exclusive right to unload, split or merge the tablet. The error is ctx's, or
-// errGone.
+// claim gives the caller the exclusive right to unload, split or merge the tablet. The error is
+// ctx's, or errGone.
 func (f *writeFence) claim(ctx context.Context) error {
 	select {
 	case f.claimed <- struct{}{}:

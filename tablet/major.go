@@ -72,8 +72,8 @@ func (c *mergeCompactor) due(ctx context.Context) error {
 	return c.mergeLocked(ctx)
 }
 
-// dueIfFree is due if the locks of the tablet's compactions are free. Otherwise it returns false: the holder
-// may wait for this tablet's metadata, and other tablets must not wait with it.
+// dueIfFree is due if the locks of the tablet's compactions are free. Otherwise it returns false: the
+// holder may wait for this tablet's metadata, and other tablets must not wait with it.
 func (c *mergeCompactor) dueIfFree(ctx context.Context) (free bool, err error) {
 	t := c.tablet
 	due := t.meta.majorIsDue()

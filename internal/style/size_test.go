@@ -22,7 +22,7 @@ var (
 		"node/formation.Former": 42,
 	}
 	longFunctions = map[string]int{
-		"blobfs/blobtest": 34, "blobfs/repair": 34, "master": 32, "node": 31, "node/dataapi": 37, "node/quotas": 31, "node/users": 34, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
+		"blobfs/blobtest": 34, "blobfs/repair": 34, "master": 32, "node": 31, "node/dataapi": 37, "node/quotas": 31, "node/users": 34, "test/availability": 36, "test/rollout": 33,
 	}
 )
 
