@@ -53,7 +53,7 @@ func (n *Node) MetadataTablets() []tablet.TabletStats {
 func (n *Node) SplitMetadata(ctx context.Context) (bool, error) {
 	s := n.tabletServer.Current()
 	var largest *tablet.Loaded
-	for _, t := range s.Metadata.Loaded() {
+	for _, t := range s.Metadata.Served().Loaded() {
 		if t.Ref() != tabletserver.RootTablet && (largest == nil || t.Bytes > largest.Bytes) {
 			largest = &t
 		}
@@ -198,8 +198,8 @@ func (n *Node) masterTablets() *assign.Tablets {
 func (n *Node) UnloadTable(ctx context.Context, name string) error {
 	s := n.tabletServer.Users()
 	var err error
-	for _, t := range s.Loaded() {
-		if t.Table == s.Tables()[name] {
+	for _, t := range s.Served().Loaded() {
+		if t.Table == s.Served().Tables()[name] {
 			err = errors.Join(err, s.Unload(ctx, t.Ref()))
 		}
 	}

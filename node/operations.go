@@ -99,7 +99,7 @@ func (n *Node) parts() []monitor.Part {
 	}
 	parts := []monitor.Part{
 		{Name: "the port for clients and nodes", Probe: func(ctx context.Context) error { return n.dialer.CallSelf(ctx, &n.peers) }},
-		answers("the tablet server", func() { n.tabletServer.Stats(); n.tabletServer.Users().Loaded() }),
+		answers("the tablet server", func() { n.tabletServer.Stats(); n.tabletServer.Users().Served().Loaded() }),
 		answers("the block store", func() { n.blockStore.Store().Repairs() }),
 		answers("the lock service", func() { n.voter.Group(); n.nodeAdmin.Leader() }),
 		answers("the catalog", func() { n.status.ServedTables() }),

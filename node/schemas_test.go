@@ -69,9 +69,9 @@ func TestDropIsTheCommit(t *testing.T) {
 			t.Errorf("%s after the drop: %v, want %v", what, err, client.ErrNoTable)
 		}
 	}
-	for len(n.tabletServer.Users().Loaded()) > 0 { // and the server lets go of the tablets by itself
+	for len(n.tabletServer.Users().Served().Loaded()) > 0 { // and the server lets go of the tablets by itself
 		if timing.Sleep(ctx, 10*time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("tablets of a dropped table are served still: %v", n.tabletServer.Users().Loaded())
+			t.Fatalf("tablets of a dropped table are served still: %v", n.tabletServer.Users().Served().Loaded())
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestLoadBesideDrop(t *testing.T) {
 	if err := setF(ctx, c); err != nil {
 		t.Errorf("write to the table that has the name now: %v", err)
 	}
-	for _, x := range n.tabletServer.Users().Loaded() {
+	for _, x := range n.tabletServer.Users().Served().Loaded() {
 		if x.Table != again.ID {
 			t.Errorf("a tablet of table %d is served beside those of table %d", x.Table, again.ID)
 		}

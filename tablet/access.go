@@ -104,33 +104,3 @@ func (s *Server) For(a Access) For { return For{s: s, a: a} }
 
 // changed reports whether an Access no longer holds. a may be nil.
 func changed(a Access) bool { return a != nil && !a.Holds() }
-
-// ReadRow is For.ReadRow without access control.
-func (s *Server) ReadRow(ctx context.Context, tableName string, row []byte, f *table.Program, emit Emit) error {
-	return s.For(nil).ReadRow(ctx, tableName, row, f, emit)
-}
-
-// Scan is For.Scan without access control.
-func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
-	return s.For(nil).Scan(ctx, tableName, rg, f, nil, emit)
-}
-
-// Apply is For.Apply without access control.
-func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
-	s.For(nil).Apply(tableName, rm, done)
-}
-
-// ApplyNow is For.ApplyNow without access control.
-func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
-	return s.For(nil).ApplyNow(tableName, rm, done)
-}
-
-// CheckAndMutate is For.CheckAndMutate without access control.
-func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
-	return s.For(nil).CheckAndMutate(ctx, tableName, row, predicate, yes, no)
-}
-
-// ReadModifyWrite is For.ReadModifyWrite without access control.
-func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
-	return s.For(nil).ReadModifyWrite(ctx, tableName, row, rules)
-}

@@ -102,10 +102,10 @@ func TestAccessChanges(t *testing.T) {
 	if got := e.read("r", table.ColumnRange{Family: "f", Qualifiers: table.ByteRange{Start: table.Closed([]byte("n")), End: table.Closed([]byte("n"))}}); len(got) != 1 {
 		t.Errorf("the counter: %v", got)
 	}
-	if err := e.commits.Between(func() {}); err != nil {
+	if err := e.commitLog.commits.Between(func() {}); err != nil {
 		t.Fatal(err)
 	}
-	if used := e.charged.Load(); used != 0 {
+	if used := e.writeMemory.Charged(); used != 0 {
 		t.Errorf("%d bytes of writes are still charged", used)
 	}
 	for name, s := range map[string]*script{"would wait": {wait: true}, "has changed": {changes: 1}} {

@@ -55,37 +55,30 @@ func (b *backlogs) worst() backlog {
 	return noBacklog
 }
 
-// setBacklog updates the tablet's backlog. mu is held.
-func (t *Tablet) setBacklog(b backlog) {
-	if b == t.mu.backlog {
-		return
-	}
-	t.server.backlogs[b].Add(1)
-	t.server.backlogs[t.mu.backlog].Add(-1)
-	t.mu.backlog = b
-}
-
 // behind reports whether compactions are far behind with any tablet.
-func (s *Server) behind() bool { return s.backlogs.worst() == farBehind }
+func (b *backlogs) behind() bool { return b.worst() == farBehind }
 
 // newPacer returns the pacer of a merging or major compaction. It pauses while the server is serving
 // reads, so that reads find a free processor. It does not pause while nothing is read, compactions
 // are far behind, or the tablet's major compaction is late.
-func (t *Tablet) newPacer(ctx context.Context) *sched.Pacer {
+func (c *mergeCompactor) pacer(ctx context.Context) *sched.Pacer {
+	t := c.tablet
 	s := t.server
-	return sched.NewPacer(ctx, func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, t.pauseRatio)
+	return sched.NewPacer(ctx, func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, c.pauseRatio)
 }
 
 // newMinorPacer returns the pacer of a minor compaction. It pauses while the server accepts writes,
 // so that commits find a free disk.
-func (t *Tablet) newMinorPacer(ctx context.Context) *sched.Pacer {
+func (c *minorCompactor) pacer(ctx context.Context) *sched.Pacer {
+	t := c.tablet
 	s := t.server
-	return sched.NewPacer(ctx, func() int64 { return int64(s.appliedNext.Load()) }, t.minorPauseRatio)
+	return sched.NewPacer(ctx, func() int64 { return int64(s.commitLog.appliedNext.Load()) }, c.pauseRatio)
 }
 
-func (t *Tablet) pauseRatio() time.Duration {
+func (c *mergeCompactor) pauseRatio() time.Duration {
+	t := c.tablet
 	switch b := t.server.backlogs.worst(); {
-	case b == farBehind || t.majorLate():
+	case b == farBehind || t.meta.majorLate():
 		return 0
 	case b == somewhatBehind:
 		return pauseRatioBehind
@@ -95,9 +88,10 @@ func (t *Tablet) pauseRatio() time.Duration {
 
 // minorPauseRatio returns 0 if a caller waits for the minor compaction, memory for writes gets
 // short, or the log lacks redundancy.
-func (t *Tablet) minorPauseRatio() time.Duration {
+func (c *minorCompactor) pauseRatio() time.Duration {
+	t := c.tablet
 	s := t.server
-	if t.minorWaiters.Load() > 0 || s.memtables.Load()+s.charged.Load() > s.cfg.MemtablesBytesMax/2 || s.logWriter.Weak() > 0 {
+	if c.waiters.Load() > 0 || s.writeMemory.HalfUsed() || s.commitLog.blob.Weak() > 0 {
 		return 0
 	}
 	return pauseRatioMinor

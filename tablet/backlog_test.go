@@ -14,20 +14,20 @@ func TestPacerByBacklog(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	tab := e.tabletOfTest()
 	cfg := &tab.server.cfg
-	tab.lastMajor.Store(cfg.Now().UnixMicro())
+	tab.meta.lastMajor.Store(cfg.Now().UnixMicro())
 	for files, want := range map[int]time.Duration{0: 7, 6: 7, 12: 7, 13: 3, 19: 3, 20: 0, 40: 0} {
-		tab.mu.Lock()
-		tab.setBacklog(cfg.backlogOf(files))
-		tab.mu.Unlock()
-		if got := tab.pauseRatio(); got != want {
+		tab.views.mu.Lock()
+		tab.views.setBacklog(cfg.backlogOf(files))
+		tab.views.mu.Unlock()
+		if got := tab.merge.pauseRatio(); got != want {
 			t.Errorf("with %d files the pause ratio is %d, want %d", files, got, want)
 		}
 	}
-	tab.lastMajor.Store(cfg.Now().Add(-cfg.MajorPeriod).UnixMicro())
-	tab.mu.Lock()
-	tab.setBacklog(noBacklog)
-	tab.mu.Unlock()
-	if got := tab.pauseRatio(); got != 0 {
+	tab.meta.lastMajor.Store(cfg.Now().Add(-cfg.MajorPeriod).UnixMicro())
+	tab.views.mu.Lock()
+	tab.views.setBacklog(noBacklog)
+	tab.views.mu.Unlock()
+	if got := tab.merge.pauseRatio(); got != 0 {
 		t.Errorf("pause ratio of a late major compaction is %d", got)
 	}
 }
@@ -39,19 +39,19 @@ func TestMinorPacer(t *testing.T) {
 	s := tab.server
 	want := func(what string, ratio time.Duration) {
 		t.Helper()
-		if got := tab.minorPauseRatio(); got != ratio {
+		if got := tab.minor.pauseRatio(); got != ratio {
 			t.Errorf("%s: pause ratio is %d, want %d", what, got, ratio)
 		}
 	}
 	want("no urgency", 1)
-	tab.minorWaiters.Add(1)
+	tab.minor.waiters.Add(1)
 	want("a caller waits", 0)
-	tab.minorWaiters.Add(-1)
-	s.charged.Add(s.cfg.MemtablesBytesMax)
+	tab.minor.waiters.Add(-1)
+	s.writeMemory.Charge(s.cfg.MemtablesBytesMax)
 	want("memory is short", 0)
-	s.charged.Add(-s.cfg.MemtablesBytesMax)
+	s.writeMemory.Release(s.cfg.MemtablesBytesMax)
 	want("no longer", 1)
-	g := tab.newMinorPacer(t.Context())
+	g := tab.minor.pacer(t.Context())
 	slept := false
 	g.Sleep = func(context.Context, time.Duration) error { slept = true; return nil }
 	if g.Step(sched.SliceBytes); slept {
@@ -73,30 +73,30 @@ func TestBehind(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		if e.behind() {
+		if e.backlogs.behind() {
 			t.Fatalf("behind with %d files", i)
 		}
 		add()
 	}
-	if !e.behind() {
+	if !e.backlogs.behind() {
 		t.Fatal("not behind with half of FilesMax files")
 	}
 	if err := e.Compact(t.Context(), testTable, true); err != nil {
 		t.Fatal(err)
 	}
-	if e.behind() {
+	if e.backlogs.behind() {
 		t.Fatal("behind after a major compaction")
 	}
 	for range 20 {
 		add()
 	}
-	if !e.behind() {
+	if !e.backlogs.behind() {
 		t.Fatal("not behind")
 	}
 	if err := e.DropTable(testTable); err != nil {
 		t.Fatal(err)
 	}
-	if e.behind() {
+	if e.backlogs.behind() {
 		t.Error("behind with a tablet that is not served")
 	}
 }

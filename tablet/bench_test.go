@@ -19,7 +19,7 @@ func benchEnv(b *testing.B, cfg Config, n int) *env {
 	e.close()
 	e.extent = 64 << 20
 	e.open()
-	for _, t := range e.allTablets() {
+	for _, t := range e.served.all() {
 		t.schema.Store(newSchema(e.schema, &fakeVersion{generation: 1})) // as in a cluster
 	}
 	value := make([]byte, 100)

@@ -16,17 +16,17 @@ func TestWritesAreCharged(t *testing.T) {
 	s := f.start(0, Config{MemtablesBytesMax: 64 << 20})
 	f.load(s, 0, "m", nil, nil)
 	rm := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, make([]byte, size))}}
-	if n := s.chargeBytes(rm); n < 3*size-s.cfg.LogBatchBytes {
+	if n := s.writes.chargeBytes(rm); n < 3*size-s.cfg.LogBatchBytes {
 		t.Errorf("a value of %d bytes is charged %d", size, n)
 	}
 	for _, size := range []int{1000, 300 << 10} {
 		small := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, make([]byte, size))}}
-		if n, m := s.chargeBytes(small), rowMutationBytes(small); n != 2*m {
+		if n, m := s.writes.chargeBytes(small), rowMutationBytes(small); n != 2*m {
 			t.Errorf("a value of %d bytes is charged %d, and takes %d twice", size, n, m)
 		}
 	}
 	huge := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, make([]byte, 4*size))}}
-	if n, m := s.chargeBytes(huge), rowMutationBytes(huge); n > max(m, 32<<20) {
+	if n, m := s.writes.chargeBytes(huge), rowMutationBytes(huge); n > max(m, 32<<20) {
 		t.Errorf("a value of half the memory is charged %d: it waits for all others to be written out", n)
 	}
 	for range 20 { // more than fits at once
@@ -34,7 +34,7 @@ func TestWritesAreCharged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.charged.Load(); n != 0 {
+	if n := s.writeMemory.Charged(); n != 0 {
 		t.Errorf("%d bytes stay charged", n)
 	}
 }

@@ -65,7 +65,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 					result <- err
 				}()
 			} else {
-				if err := s.commits.Between(s.allTablets()[0].freeze); err != nil {
+				if err := s.commitLog.commits.Between(s.served.all()[0].writer.freeze); err != nil {
 					t.Fatal(err)
 				}
 				result <- ErrClosed
@@ -102,8 +102,8 @@ func TestMetadataIsClosed(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the split has not ended")
 	}
-	all := s.allTablets()
-	if len(all) != 1 || !all[0].metaMu.closed {
+	all := s.served.all()
+	if len(all) != 1 || !all[0].meta.closed {
 		t.Errorf("%d tablets, metadata may still change", len(all))
 	}
 }

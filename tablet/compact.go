@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/tablet/gcpolicy"
 	"github.com/steledb/stele/tablet/ikey"
 )
 
@@ -21,7 +22,7 @@ import (
 type compaction struct {
 	ctx         context.Context // ends the compaction; may be nil
 	merge       merge
-	judge       judge
+	judge       gcpolicy.Judge
 	schema      *schema
 	fullHistory bool
 	emit        func(f *family, key, value []byte) error // f is nil for a row deletion
@@ -31,7 +32,7 @@ type compaction struct {
 	rowFull           uint64
 	family            *family
 	familyFull        uint64
-	versions          []version
+	versions          []gcpolicy.Version
 	start             []byte      // key of the first of versions
 	held              []heldEntry // entries of versions, if they are small together
 }
@@ -134,7 +135,7 @@ func (c *compaction) oneFamily() error {
 }
 
 func (c *compaction) column() error {
-	c.judge.column(&c.family.policy, c.familyFull)
+	c.judge.BeginColumn(&c.family.policy, c.familyFull)
 	for c.merge.valid() {
 		key := c.merge.key()
 		if !bytes.HasPrefix(key, c.key) {
@@ -146,8 +147,8 @@ func (c *compaction) column() error {
 			if err != nil {
 				return err
 			}
-			if seq > c.judge.full {
-				c.judge.delete(start, end, seq)
+			if !c.judge.IsCovered(seq) {
+				c.judge.Delete(start, end, seq)
 				if err := c.keepDeletion(c.family, key, c.merge.value()); err != nil {
 					return err
 				}
@@ -155,15 +156,15 @@ func (c *compaction) column() error {
 			c.merge.next()
 			continue
 		}
-		if c.judge.needsHistory() {
+		if c.judge.NeedsHistory() {
 			return c.history()
 		}
-		switch c.judge.version(ikey.Timestamp(key), seq) {
-		case live:
+		switch c.judge.Next(ikey.Timestamp(key), seq) {
+		case gcpolicy.Live:
 			if err := c.emit(c.family, key, c.merge.value()); err != nil {
 				return err
 			}
-		case rest:
+		case gcpolicy.Rest:
 			c.skipColumn()
 			return nil
 		}
@@ -182,7 +183,7 @@ func (c *compaction) skipColumn() {
 func (c *compaction) history() error {
 	if !c.fullHistory {
 		for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
-			if ikey.Seq(c.merge.key()) > c.judge.full {
+			if !c.judge.IsCovered(ikey.Seq(c.merge.key())) {
 				if err := c.emit(c.family, c.merge.key(), c.merge.value()); err != nil {
 					return err
 				}
@@ -196,7 +197,7 @@ func (c *compaction) history() error {
 		return c.merge.err
 	}
 	// A compaction checks its context where it writes, so this need not be interrupted.
-	if err := c.judge.settle(context.Background(), c.versions); err != nil {
+	if err := c.judge.Settle(context.Background(), c.versions); err != nil {
 		return err
 	}
 	if !held {
@@ -204,7 +205,7 @@ func (c *compaction) history() error {
 	}
 	defer clear(c.held)
 	for i := range c.versions {
-		if c.versions[i].verdict == live {
+		if c.versions[i].Verdict == gcpolicy.Live {
 			if err := c.emit(c.family, c.held[i].key, c.held[i].value); err != nil {
 				return err
 			}
@@ -221,7 +222,7 @@ func (c *compaction) collect() bool {
 	bytesHeld := 0
 	for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
 		key := c.merge.key()
-		c.versions = append(c.versions, version{ts: ikey.Timestamp(key), seq: ikey.Seq(key)})
+		c.versions = append(c.versions, gcpolicy.Version{Timestamp: ikey.Timestamp(key), Seq: ikey.Seq(key)})
 		if bytesHeld <= holdBytes {
 			value := c.merge.value()
 			if bytesHeld += len(key) + len(value) + versionBytes; bytesHeld > holdBytes {
@@ -246,10 +247,10 @@ func (c *compaction) copyAgain() error {
 			return errColumnChanged
 		}
 		v, key := &c.versions[i], c.merge.key()
-		if !bytes.HasPrefix(key, c.key) || ikey.Timestamp(key) != v.ts || ikey.Seq(key) != v.seq {
+		if !bytes.HasPrefix(key, c.key) || ikey.Timestamp(key) != v.Timestamp || ikey.Seq(key) != v.Seq {
 			return errColumnChanged
 		}
-		if v.verdict == live {
+		if v.Verdict == gcpolicy.Live {
 			if err := c.emit(c.family, key, c.merge.value()); err != nil {
 				return err
 			}

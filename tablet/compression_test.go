@@ -25,11 +25,11 @@ func TestTwoPassGroup(t *testing.T) {
 	const pages = 200
 	compressions := func() (got []table.Compression, dict uint64) {
 		t.Helper()
-		ts, err := e.tablets(testTable)
+		ts, err := e.served.tabletsOf(testTable)
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, _, err := ts[0].acquire()
+		v, _, err := ts[0].views.acquire()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // countedBlobs counts reads of sealed blobs.
@@ -191,4 +190,4 @@ func exactly(qualifier string) table.ByteRange {
 	return table.ByteRange{Start: table.Closed([]byte(qualifier)), End: table.Closed([]byte(qualifier))}
 }
 
-func (e *env) tabletOfTest() *Tablet { return e.allTablets()[0] }
+func (e *env) tabletOfTest() *Tablet { return e.served.all()[0] }

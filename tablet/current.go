@@ -37,7 +37,7 @@ type Version interface {
 // current reports whether operations may use the schema. The caller calls checkServing first: a
 // Version is valid only while the server's lease is.
 func (s *schema) current() bool {
-	return s.version == nil || s.version.Current() || planted.On(planted.SchemaNotChecked)
+	return s.Version == nil || s.Version.Current() || planted.On(planted.SchemaNotChecked)
 }
 
 // follows reports whether the schema may replace old: it was read from the same or a later version
@@ -45,12 +45,12 @@ func (s *schema) current() bool {
 // and a compaction knows every family of which it finds cells.
 func (s *schema) follows(old *schema) bool {
 	switch {
-	case s.version == nil || old.version == nil: // schemas without a version change by SetSchema only
-		return s.version != nil
-	case s.version.Generation() == old.version.Generation():
-		return s.version.Current()
+	case s.Version == nil || old.Version == nil: // schemas without a version change by SetSchema only
+		return s.Version != nil
+	case s.Version.Generation() == old.Version.Generation():
+		return s.Version.Current()
 	}
-	return s.version.Generation() > old.version.Generation()
+	return s.Version.Generation() > old.Version.Generation()
 }
 
 // keepPointer makes s share old's table if they are equal, because derived values are cached by its
@@ -72,13 +72,24 @@ const (
 	renewalsMax = 16
 )
 
+// schemaRenewer keeps the schemas of served tables current.
+type schemaRenewer struct {
+	source Schemas
+	life   *lifetime
+	served *TabletMap
+	drop   func(tableName string, id uint64) error // of a table that no longer exists
+}
+
 // RenewSchemas reads the schemas of served tables that are not current, and drops the tablets of
 // tables that no longer exist. It returns the first error, after renewing the other tables.
-func (s *Server) RenewSchemas(ctx context.Context) (err error) {
+func (s *Server) RenewSchemas(ctx context.Context) error { return s.schemas.renewAll(ctx) }
+
+// renewAll is Server.RenewSchemas.
+func (r *schemaRenewer) renewAll(ctx context.Context) (err error) {
 	results := make(chan error)
 	under, next := 0, 0
 	var names []string
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *r.served.tables.Load() {
 		if len(sv.tablets) > 0 && !sv.current() {
 			names = append(names, name)
 		}
@@ -87,7 +98,7 @@ func (s *Server) RenewSchemas(ctx context.Context) (err error) {
 		if next < len(names) && under < renewalsMax {
 			name := names[next]
 			next, under = next+1, under+1
-			go func() { results <- s.renewSchema(ctx, name) }()
+			go func() { results <- r.renew(ctx, name) }()
 			continue
 		}
 		if failed := <-results; err == nil {
@@ -98,41 +109,41 @@ func (s *Server) RenewSchemas(ctx context.Context) (err error) {
 	return err
 }
 
-// renewSchema makes the schema of a served table current, or stops serving the table if it was
+// renew makes the schema of a served table current, or stops serving the table if it was
 // dropped. Concurrent callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
-func (s *Server) renewSchema(ctx context.Context, tableName string) error {
-	sv := (*s.tables.Load())[tableName]
+func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
+	sv := (*r.served.tables.Load())[tableName]
 	if sv == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(r.life.ctx, cancel)()
 	renewing := sv.renewing
 	select {
 	case renewing <- struct{}{}:
 		defer func() { <-renewing }()
 	case <-ctx.Done():
-		return s.renewError(ctx, tableName, ctx.Err())
+		return r.unavailable(ctx, tableName, ctx.Err())
 	}
-	if sv = (*s.tables.Load())[tableName]; sv == nil || sv.current() {
+	if sv = (*r.served.tables.Load())[tableName]; sv == nil || sv.current() {
 		return nil
 	}
-	sc, v, err := s.cfg.Schemas.Schema(ctx, sv.id, tableName)
+	sc, v, err := r.source.Schema(ctx, sv.id, tableName)
 	switch {
 	case errors.Is(err, api.ErrNoTable):
-		return s.dropTable(tableName, sv.id)
+		return r.drop(tableName, sv.id)
 	case err != nil:
-		return s.renewError(ctx, tableName, err)
+		return r.unavailable(ctx, tableName, err)
 	}
-	s.adopt(sc, v)
+	r.adopt(sc, v)
 	return nil
 }
 
-// renewError returns the error of an operation that could not read its table's schema. Nothing was
+// unavailable returns the error of an operation that could not read its table's schema. Nothing was
 // executed.
-func (s *Server) renewError(ctx context.Context, tableName string, err error) error {
-	if s.ctx.Err() != nil {
+func (r *schemaRenewer) unavailable(ctx context.Context, tableName string, err error) error {
+	if r.life.ctx.Err() != nil {
 		return ErrClosed
 	}
 	return fmt.Errorf("%w: read schema of table %q, lock service unreachable or schema change pending: %s",
@@ -150,10 +161,10 @@ func (sv *served) current() bool {
 }
 
 // adopt sets the schema of a table's tablets to one that was read.
-func (s *Server) adopt(sc *table.Schema, v Version) {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	sv := (*s.tables.Load())[sc.Name]
+func (r *schemaRenewer) adopt(sc *table.Schema, v Version) {
+	r.served.mu.Lock()
+	defer r.served.mu.Unlock()
+	sv := (*r.served.tables.Load())[sc.Name]
 	if sv == nil || sv.id != sc.ID {
 		return
 	}
@@ -166,8 +177,23 @@ func (s *Server) adopt(sc *table.Schema, v Version) {
 	}
 }
 
+// set sets the schema of a table's tablets, whatever they have. The error is api.ErrNoTable.
+func (r *schemaRenewer) set(sc *table.Schema) error {
+	r.served.mu.Lock()
+	defer r.served.mu.Unlock()
+	tablets, err := r.served.tabletsOf(sc.Name)
+	if err != nil {
+		return err
+	}
+	compiled := newSchema(sc, nil)
+	for _, t := range tablets {
+		t.unpinOthers(t.schema.Swap(compiled))
+	}
+	return nil
+}
+
 // unifySchemas sets the schemas of t, which is being registered, and of its table's served tablets
-// to the latest among them. tablesMu is held.
+// to the latest among them. the map's mu is held.
 func (sv *served) unifySchemas(t *Tablet) {
 	last := t.schema.Load()
 	for _, other := range sv.tablets {
@@ -190,7 +216,7 @@ func (sv *served) unifySchemas(t *Tablet) {
 // *UnknownOutcomeError.
 func (w *write) settle() {
 	s, t := w.server, w.tablet
-	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
+	ctx, cancel := context.WithTimeout(s.life.ctx, renewTimeout)
 	defer cancel()
 	var err error
 	for {

@@ -8,18 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // catalog is a Schemas with one table, like the lock service: change ends the current Version.
 type catalog struct {
 	mu      sync.Mutex
 	schema  *table.Schema // nil: dropped
-	version *fakeVersion
+	Version *fakeVersion
 	reads   int
 	err     error // error of Schema, if set
 }
@@ -34,17 +33,17 @@ func (c *catalog) Schema(_ context.Context, id uint64, _ string) (*table.Schema,
 	if c.schema == nil || c.schema.ID != id {
 		return nil, nil, api.ErrNoTable
 	}
-	if c.version == nil || !c.version.Current() {
-		c.version = &fakeVersion{generation: uint64(c.reads)}
+	if c.Version == nil || !c.Version.Current() {
+		c.Version = &fakeVersion{generation: uint64(c.reads)}
 	}
-	return c.schema, c.version, nil
+	return c.schema, c.Version, nil
 }
 
 func (c *catalog) change(to *table.Schema) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.version != nil {
-		c.version.over.Store(true)
+	if c.Version != nil {
+		c.Version.over.Store(true)
 	}
 	c.schema = to
 }
@@ -270,7 +269,7 @@ func TestSchemaIsReadOnce(t *testing.T) {
 		t.Errorf("a rejected write was executed: %d cells, %v", n, err)
 	}
 	e.change(nil)
-	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Loaded()) != 0 {
-		t.Errorf("a dropped table is served: %v, %v", e.Loaded(), err)
+	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Served().Loaded()) != 0 {
+		t.Errorf("a dropped table is served: %v, %v", e.Served().Loaded(), err)
 	}
 }

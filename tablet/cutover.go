@@ -16,13 +16,14 @@ const cutoverBytes = 1 << 20
 // added in their place. The cache may not have memory for the blocks of both, so the rows move over
 // step by step. For each range of rows the cache drops the blocks of the old files and loads the
 // equally hot ones of the new file. The view then uses the new file up to there. When cutover
-// returns, only added is used, also if ctx has ended. mergeMu is held.
-func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *file) {
+// returns, only added is used, also if ctx has ended. mu is held.
+func (c *mergeCompactor) cutover(ctx context.Context, name string, old []*file, added *file) {
+	t := c.tablet
 	added.refs.Add(1)
 	defer added.release()
-	now, g := old, t.newPacer(ctx)
+	now, g := old, c.pacer(ctx)
 	read := func(files []*file) (served bool) {
-		served = t.install(func(v *view) { v.replaceAll(name, now, files) })
+		served = t.views.install(func(v *view) { v.replaceAll(name, now, files) })
 		now = files
 		return served
 	}
@@ -43,7 +44,7 @@ func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *f
 		for _, p := range parts {
 			p.release()
 		}
-		if !served || t.server.behind() {
+		if !served || t.server.backlogs.behind() {
 			return errCutoverEnded
 		}
 		g.Step(bytes)
@@ -53,7 +54,7 @@ func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *f
 		t.server.log.Warn("compaction output not cached", "tablet", t.id, "blob", added.meta.Handle.ID.String(), "err", err)
 	}
 	added.warm = nil
-	if !read([]*file{added}) && t.isDropped() {
+	if !read([]*file{added}) && t.views.isDropped() {
 		added.deleteLater() // its metadata is gone
 	}
 }

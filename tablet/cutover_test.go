@@ -90,7 +90,7 @@ func TestCutoverLeavesOtherRows(t *testing.T) {
 	if n := upper(); n > rows/2/8/10 {
 		t.Fatalf("%d disk reads of blocks that should be cached", n)
 	}
-	if err := e.CompactTablet(t.Context(), e.allTablets()[0].ref(), true); err != nil {
+	if err := e.CompactTablet(t.Context(), e.served.all()[0].ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	if n := upper(); n > rows/2/8/3 {
@@ -104,10 +104,10 @@ func TestCutoverOfDroppedTable(t *testing.T) {
 	var once sync.Once
 	tab := e.tabletOfTest()
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
-		tab.metaMu.Lock()
-		named := tab.metaMu.meta.Groups[0].Files[0].Handle.ID
-		tab.metaMu.Unlock()
-		v, _, err := tab.acquire()
+		tab.meta.mu.Lock()
+		named := tab.meta.current.Groups[0].Files[0].Handle.ID
+		tab.meta.mu.Unlock()
+		v, _, err := tab.views.acquire()
 		if err != nil {
 			return
 		}
@@ -124,10 +124,10 @@ func TestCutoverOfDroppedTable(t *testing.T) {
 	if err := e.Compact(t.Context(), testTable, true); err != nil && !errors.Is(err, api.ErrNoTable) {
 		t.Fatal(err)
 	}
-	if _, err := e.Server.tablets(testTable); !errors.Is(err, api.ErrNoTable) {
+	if _, err := e.Server.served.tabletsOf(testTable); !errors.Is(err, api.ErrNoTable) {
 		t.Fatalf("the table was not dropped: %v", err)
 	}
-	e.deletions.run(t.Context())
+	e.deletions.Run(t.Context())
 	if left := e.store.Blobs(); len(left) > 0 {
 		t.Errorf("%d blobs are left", len(left))
 	}
@@ -165,7 +165,7 @@ func TestPowerLossInCutover(t *testing.T) {
 // inCutover reports whether a tablet is read from parts of files.
 func inCutover(t *testing.T, tab *Tablet) bool {
 	t.Helper()
-	v, _, err := tab.acquire()
+	v, _, err := tab.views.acquire()
 	if err != nil {
 		return false
 	}
@@ -184,7 +184,7 @@ func TestCutoverStepByStep(t *testing.T) {
 	for i := 0; i < rows; i += 3 {
 		e.mustApply(row(i), table.Set("f", []byte("q"), 2, randomValue(300)))
 	}
-	upper := e.allTablets()[1]
+	upper := e.served.all()[1]
 	if err := upper.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestCutoverBesideReadsAndWrites(t *testing.T) {
 	if err := e.DropTable(testTable); err != nil {
 		t.Fatal(err)
 	}
-	e.deletions.run(t.Context())
+	e.deletions.Run(t.Context())
 	if n := e.Stats().Memory.Open; n != 0 {
 		t.Errorf("%d bytes of unreferenced files", n)
 	}

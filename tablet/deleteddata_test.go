@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // filesWith returns the files below dir, except logs, that contain the bytes.
@@ -79,14 +78,14 @@ func TestDeletedDataIsRemoved(t *testing.T) {
 	e.mustApply("row of column", table.DeleteColumn("f", []byte("q")))
 	e.mustApply("row of overwritten", table.Set("f", []byte("q"), now+1, []byte("new")))
 	for _, secret := range secrets {
-		e.queueDueMajors()
+		e.merges.queueDue()
 		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
 			t.Errorf("%q is gone before its time", secret)
 		}
 	}
 	e.clock.micros.Add((period * 9 / 10).Microseconds())
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		e.queueDueMajors()
+		e.merges.queueDue()
 		var left []string
 		for how, secret := range secrets {
 			for _, dir := range []string{"/d0", "/d1"} {
@@ -134,7 +133,7 @@ func TestSharedFilesAreAbandoned(t *testing.T) {
 		e.mustApply(fmt.Sprintf("row%d", i), table.Set("f", []byte("q"), 1, []byte("v")))
 	}
 	e.mustCompact(t, true)
-	shared := e.tabletOfTest().metaMu.meta.Groups[0].Files[0].Handle
+	shared := e.tabletOfTest().meta.current.Groups[0].Files[0].Handle
 	if _, _, err := e.Split(t.Context(), lastTablet, []byte("row4")); err != nil {
 		t.Fatal(err)
 	}

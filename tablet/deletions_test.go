@@ -6,22 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // heldDeletes are blobs whose deletion blocks until gate is closed.
 type heldDeletes struct {
 	storage.Blobs
 	gate    chan struct{}
-	deleted atomic.Int64
+	Deleted atomic.Int64
 }
 
 func (b *heldDeletes) Delete(ctx context.Context, id blobfs.ID) error {
 	<-b.gate
-	b.deleted.Add(1)
+	b.Deleted.Add(1)
 	return b.Blobs.Delete(ctx, id)
 }
 
@@ -58,12 +57,12 @@ func TestDeletionsHoldUpNobody(t *testing.T) {
 	})
 	write()
 	within("dropping a table", func() error { return e.DropTable(testTable) })
-	if n := held.deleted.Load(); n != 0 {
+	if n := held.Deleted.Load(); n != 0 {
 		t.Fatalf("%d blobs deleted", n)
 	}
 	close(held.gate)
 	e.close()
-	if n := held.deleted.Load(); n != 3 { // two files and the compaction's output of the first
+	if n := held.Deleted.Load(); n != 3 { // two files and the compaction's output of the first
 		t.Errorf("%d blobs deleted, want 3", n)
 	}
 }

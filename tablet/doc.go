@@ -28,12 +28,35 @@
 //     Load reads a tablet's part of it.
 //   - A write fence stops writes to a tablet while it is unloaded, split or merged.
 //
+// # Parts
+//
+// A Server is composed of parts, each with its own fields and locks:
+//
+//   - TabletMap: the served tablets, by table and row.
+//   - admission: checks mutations and charges their memory, which package budget bounds.
+//   - serverLog: the commit log, its redo point, and the release of what no tablet needs of it.
+//   - minorLoop and mergeLoop: the queues of compactions, and the choice of memtables to write out.
+//   - sstables and pins: opening, creating and deleting files, and in-memory groups.
+//   - schemaRenewer: keeps schemas current. splitter: finds tablets that should be split.
+//   - metaChanges: changes of METADATA whose outcome must be known.
+//
+// So is a Tablet:
+//
+//   - viewSet: the current view and the applied number, which reads use.
+//   - memWriter: adds commits to the active memtable; for the applier.
+//   - writeFence: latches and the write fence.
+//   - metadataRow: the tablet's row of METADATA.
+//   - minorCompactor and mergeCompactor: its compactions.
+//
+// Operations that change several parts are types of their own: logRecovery, recovery, tabletSplit,
+// tabletMerge.
+//
 // # Semantics
 //
 // A deletion covers the entries with lower sequence numbers, whatever their timestamps. Reads
 // evaluate GC policies; compactions remove only what no read can return any more. A read therefore
 // returns the same result before and after a compaction. This requires a policy of versions=n to be
-// sticky: see judge. The time against which ages are measured never goes back while a server runs.
+// sticky: see gcpolicy. The time against which ages are measured never goes back while a server runs.
 //
 // Server timestamps are assigned under the commit log's lock, in sequence order. A server that
 // loads a tablet continues above the tablet's last timestamp.
@@ -102,13 +125,13 @@
 // # Goroutines
 //
 //	commitlog writer, applier  see commitlog; only the applier adds to memtables and freezes them
-//	minorLoop                  started by Open, stopped by Close; runs minor compactions
-//	mergeLoop                  the same; runs merging and major compactions
+//	minorLoop.run              started by Open, stopped by Close; runs minor compactions
+//	mergeLoop.run              the same; runs merging and major compactions
 //	compactions of a loop      one goroutine each, one at work per loop; more exist only while
 //	                           they wait for METADATA, the log or a lock: see sched.Slot
-//	timerLoop                  the same as minorLoop; checks periodically for work that is due
-//	pinLoop                    the same; loads files of in-memory groups into memory
-//	deletions.loop             the same; deletes the blobs of replaced files, and abandoned logs
+//	Server.timerLoop           the same; checks periodically for work that is due
+//	pins.loop                  the same; loads files of in-memory groups into memory
+//	deletion.Queue.Loop        the same; deletes the blobs of replaced files, and abandoned logs
 //	Config.OnFailure           called once when the commit log has failed; not joined
 //
 // Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail
@@ -116,11 +139,12 @@
 //
 // # Locks
 //
-// Order: Tablet.minorMu or mergeMu, then metaMu, then mu. All but mu may be held across I/O.
+// Order, of a tablet: minorCompactor.mu or mergeCompactor.mu, then metadataRow.mu, then viewSet.mu,
+// writeFence.mu or mergeCompactor.state, one at a time. Only the first three may be held across I/O.
 // Latches come before all of them. A latch holder waits only for the log and, at most for
-// OverloadWait, for memory. Tablet.claimed, which Unload, Split and Merge hold, comes first of all;
-// of two tablets, that of the lower one comes first. deletions.working is held across the I/O of
-// deletions, with none of the others.
+// OverloadWait, for memory. writeFence.claimed, which Unload, Split and Merge hold, comes first of all;
+// of two tablets, that of the lower one comes first. A deletion.Queue's lock is held across the
+// I/O of deletions, with none of the others.
 //
 // # Invariants
 //

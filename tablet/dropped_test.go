@@ -19,7 +19,7 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 	for name, change := range map[string]func(s *Server) error{
 		"split": func(s *Server) error { _, _, err := s.Split(ctx, lastTablet, []byte("row012")); return err },
 		"merge": func(s *Server) error {
-			lower := s.allTablets()[0].ref()
+			lower := s.served.all()[0].ref()
 			return s.Merge(ctx, lower, lastTablet)
 		},
 	} {
@@ -44,7 +44,7 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 			f.meta.setFaults(func() (error, error) {
 				if left--; left == -1 {
 					go func() { dropped <- s.DropTable(testTable) }()
-					for (*s.tables.Load())[testTable] != nil {
+					for (*s.served.tables.Load())[testTable] != nil {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -59,12 +59,12 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 			if err := <-dropped; err != nil {
 				t.Fatal(err)
 			}
-			if n := len(s.allTablets()); n != 0 {
+			if n := len(s.served.all()); n != 0 {
 				t.Errorf("%d tablets are served", n)
 			}
-			for end := time.Now().Add(5 * time.Second); s.memtables.Load() != 0; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(5 * time.Second); s.writeMemory.Memtables() != 0; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatalf("%d bytes of memtables are left behind", s.memtables.Load())
+					t.Fatalf("%d bytes of memtables are left behind", s.writeMemory.Memtables())
 				}
 			}
 		})
@@ -90,19 +90,19 @@ func TestTableOfSameName(t *testing.T) {
 	again := *f.schema
 	again.ID = 77
 	load := Load{Meta: &Meta{ID: 900, Table: 77, LastMajor: time.Now()}, Schema: &again, Version: &fakeVersion{generation: 2}}
-	if err := s.Load(ctx, load); err != nil || !s.Has(Ref{77, ""}) {
+	if err := s.Load(ctx, load); err != nil || !s.Served().Has(Ref{77, ""}) {
 		t.Errorf("load of the table that has the name now: %v", err)
 	}
-	if s.Has(lastTablet) {
+	if s.Served().Has(lastTablet) {
 		t.Error("the tablet of the dropped table is served still")
 	}
-	if n := s.memtables.Load(); n != 0 {
+	if n := s.writeMemory.Memtables(); n != 0 {
 		t.Errorf("%d bytes of the dropped table's memtables are left", n)
 	}
 	third := *f.schema
 	third.ID = 55
 	late := Load{Meta: &Meta{ID: 901, Table: 55, LastMajor: time.Now()}, Schema: &third, Version: &fakeVersion{generation: 1}}
-	if err := s.Load(ctx, late); !errors.Is(err, api.ErrNoTable) || s.Has(Ref{55, ""}) || !s.Has(Ref{77, ""}) {
+	if err := s.Load(ctx, late); !errors.Is(err, api.ErrNoTable) || s.Served().Has(Ref{55, ""}) || !s.Served().Has(Ref{77, ""}) {
 		t.Errorf("load of a tablet of a dropped table: %v", err)
 	}
 }

@@ -4,21 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/latch"
 )
 
-// writeFence is a write fence: while it is up, the tablet accepts no writes because it is being
-// unloaded, split or merged. Writers wait until it is lifted and then look up the row's tablet
-// again.
+// writeFence orders a tablet's writes. Latches order those of a row. While the fence is up, the
+// tablet accepts no writes because it is being unloaded, split or merged: writers wait until it is
+// lifted and then look up the row's tablet again.
 type writeFence struct {
+	views   *viewSet
+	memory  *budget.Writes
+	latches latch.Stripes
+
+	// raised is not nil while the tablet accepts no writes.
+	raised atomic.Pointer[raisedFence]
+
+	// claimed has capacity 1. It holds a value while the tablet is unloaded, split or merged.
+	claimed chan struct{}
+
+	// mu guards gone and changes of raised. Never held across I/O.
+	mu   sync.Mutex
+	gone bool // permanently out of service; see retire
+}
+
+// raisedFence is one fence, from when it is raised until it is lifted.
+type raisedFence struct {
 	lifted chan struct{}
 }
 
 // liftedFence is the fence of a tablet that was taken out of service.
-var liftedFence = func() *writeFence {
-	h := &writeFence{lifted: make(chan struct{})}
+var liftedFence = func() *raisedFence {
+	h := &raisedFence{lifted: make(chan struct{})}
 	close(h.lifted)
 	return h
 }()
@@ -29,34 +50,34 @@ var errFenced = errors.New("tablet writes are fenced")
 // errGone is the error of a read whose tablet was taken out of service after it was looked up.
 var errGone = fmt.Errorf("tablet was taken out of service: %w", api.ErrNotServing)
 
-// fenceWrites fences writes to t and returns when all accepted ones are visible. The caller must
-// call liftFence or retire afterwards, and must hold the claim, so that there is one fence at a
-// time. If ctx ends first, the fence is lifted, and the error is ctx's cause.
+// raise fences writes and returns when all accepted ones are visible. The caller must call lift or
+// retire afterwards, and must hold the claim, so that there is one fence at a time. If ctx ends
+// first, the fence is lifted, and the error is ctx's cause.
 //
 // A writer holds a latch from before it checks the fence until its commit is done. So once each
 // latch has been free, every writer that did not see the fence has finished. A tablet whose latches
 // are not allocated has no such writer, and a writer that allocates them checks the fence later.
-func (t *Tablet) fenceWrites(ctx context.Context) error {
-	t.mu.Lock()
-	if !t.mu.gone {
-		t.fence.Store(&writeFence{lifted: make(chan struct{})})
+func (f *writeFence) raise(ctx context.Context) error {
+	f.mu.Lock()
+	if !f.gone {
+		f.raised.Store(&raisedFence{lifted: make(chan struct{})})
 	}
-	t.mu.Unlock()
-	t.server.signalMemory() // wake writers that wait for memory while holding a latch, so that they release it
-	if err := t.latches.PassAll(ctx); err != nil {
-		t.liftFence()
+	f.mu.Unlock()
+	f.memory.Signal() // wake writers that wait for memory while holding a latch, so that they release it
+	if err := f.latches.PassAll(ctx); err != nil {
+		f.lift()
 		return err
 	}
 	return nil
 }
 
-// fenceWritesSoon is fenceWrites that waits for pending writes at most for OverloadWait, as long as
-// writers wait for the fence. The commit log may make no progress; then nothing has changed. The
-// error is ctx's, or *api.OverloadedError.
-func (t *Tablet) fenceWritesSoon(ctx context.Context) error {
-	within, cancel := context.WithTimeoutCause(ctx, t.server.cfg.OverloadWait, t.server.logStalled(t))
+// raiseSoon is raise that waits for pending writes at most for the given time, as long as writers wait
+// for the fence. The commit log may make no progress; then nothing has changed. The error is ctx's, or
+// stalled.
+func (f *writeFence) raiseSoon(ctx context.Context, wait time.Duration, stalled error) error {
+	within, cancel := context.WithTimeoutCause(ctx, wait, stalled)
 	defer cancel()
-	return t.fenceWrites(within)
+	return f.raise(within)
 }
 
 // logStalled returns the error of an operation on t that would have to wait for the commit log.
@@ -67,29 +88,29 @@ func (s *Server) logStalled(t *Tablet) error {
 	}
 }
 
-// liftFence lifts the fence, unless the tablet was taken out of service.
-func (t *Tablet) liftFence() {
-	t.mu.Lock()
-	h := t.fence.Load()
-	if !t.mu.gone {
-		t.fence.Store(nil)
+// lift lifts the fence, unless the tablet was taken out of service.
+func (f *writeFence) lift() {
+	f.mu.Lock()
+	h := f.raised.Load()
+	if !f.gone {
+		f.raised.Store(nil)
 	}
-	t.mu.Unlock()
+	f.mu.Unlock()
 	h.lift()
 }
 
-// retire takes t out of service for writers permanently. Waiting writers look up the row's tablet
-// again, so its replacement must be in the tables by then.
-func (t *Tablet) retire() {
-	t.mu.Lock()
-	h := t.fence.Load()
-	t.mu.gone = true
-	t.fence.Store(liftedFence)
-	t.mu.Unlock()
+// retire takes the tablet out of service for writers permanently. Waiting writers look up the row's
+// tablet again, so its replacement must be in the tables by then.
+func (f *writeFence) retire() {
+	f.mu.Lock()
+	h := f.raised.Load()
+	f.gone = true
+	f.raised.Store(liftedFence)
+	f.mu.Unlock()
 	h.lift()
 }
 
-func (h *writeFence) lift() {
+func (h *raisedFence) lift() {
 	if h != nil && h != liftedFence {
 		close(h.lifted)
 	}
@@ -99,7 +120,7 @@ func (h *writeFence) lift() {
 // wait; the first call sets it. Errors: api.ErrNotServing when OverloadWait has passed, ErrClosed,
 // ctx's.
 func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) error {
-	h := t.fence.Load()
+	h := t.fence.raised.Load()
 	if h == nil {
 		return nil
 	}
@@ -112,7 +133,7 @@ func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) 
 	select {
 	case <-h.lifted:
 		return nil
-	case <-s.closing:
+	case <-s.life.closing:
 		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -121,58 +142,22 @@ func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) 
 	}
 }
 
-// claim gives the caller the exclusive right to unload, split or merge t. The error is ctx's, or
-// errGone.
-func (t *Tablet) claim(ctx context.Context) error {
+// claim gives the caller the exclusive right to unload, split or merge the tablet. The error is
+// ctx's, or errGone.
+func (f *writeFence) claim(ctx context.Context) error {
 	select {
-	case t.claimed <- struct{}{}:
+	case f.claimed <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	t.mu.Lock()
-	gone := t.mu.gone || t.mu.current == nil
-	t.mu.Unlock()
-	if gone {
-		t.unclaim()
+	f.mu.Lock()
+	gone := f.gone
+	f.mu.Unlock()
+	if gone || f.views.isUnloaded() {
+		f.unclaim()
 		return errGone
 	}
 	return nil
 }
 
-func (t *Tablet) unclaim() { <-t.claimed }
-
-// errInterrupted ends a merging or major compaction that blocks a split, a merge or an unload.
-var errInterrupted = errors.New("compaction interrupted")
-
-// interruptible returns a context that ends with ctx or with the next call of stopMerging. mergeMu
-// is held; done must be called before it is released.
-func (t *Tablet) interruptible(ctx context.Context) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t.mu.Lock()
-	t.mu.interrupt = cancel
-	if t.mu.interrupts > 0 {
-		cancel(errInterrupted)
-	}
-	t.mu.Unlock()
-	return ctx, func() {
-		t.mu.Lock()
-		t.mu.interrupt = nil
-		t.mu.Unlock()
-		cancel(nil)
-	}
-}
-
-// stopMerging ends the tablet's running merging or major compaction, if any, and returns with
-// mergeMu held.
-func (t *Tablet) stopMerging() {
-	t.mu.Lock()
-	t.mu.interrupts++
-	if t.mu.interrupt != nil {
-		t.mu.interrupt(errInterrupted)
-	}
-	t.mu.Unlock()
-	t.mergeMu.Lock()
-	t.mu.Lock()
-	t.mu.interrupts--
-	t.mu.Unlock()
-}
+func (f *writeFence) unclaim() { <-f.claimed }

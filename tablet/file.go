@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/deletion"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 	"github.com/steledb/stele/tablet/storage"
@@ -44,7 +46,7 @@ type file struct {
 type opened struct {
 	blob   storage.BlobReader
 	table  *sstable.Table
-	server *Server
+	files  *sstables
 	lo, hi []byte // key range of the tablet that opened it; nil means no bound
 	refs   atomic.Int32
 	pin    pinning
@@ -54,8 +56,8 @@ func (o *opened) release() {
 	if o.refs.Add(-1) > 0 {
 		return
 	}
-	o.server.pins.drop(o)
-	o.server.memory.addOpen(-o.table.MemoryBytes())
+	o.files.pins.drop(o)
+	o.files.memory.AddOpen(-o.table.MemoryBytes())
 	_ = o.blob.Close() // read only: nothing to lose
 }
 
@@ -81,19 +83,29 @@ func (f *file) deleteLater() {
 	f.unlink.Store(true)
 }
 
-// openFile opens the SSTable that m describes for a tablet with the rows start < row <= end. num is
+// sstables opens, creates and deletes the SSTables of a server's tablets.
+type sstables struct {
+	cfg         *Config
+	memory      *budget.Reads
+	compactions *budget.Compactions
+	pins        *pins
+	deletions   *deletion.Queue
+	backlogs    *backlogs
+}
+
+// open opens the SSTable that m describes for a tablet with the rows start < row <= end. num is
 // its number in the block cache; 0 assigns a new one.
-func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, num uint64) (*file, error) {
+func (s *sstables) open(ctx context.Context, m FileMeta, start, end []byte, num uint64) (*file, error) {
 	blob, err := s.cfg.Blobs.OpenBlob(ctx, m.Handle)
 	if err != nil {
 		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, err)
 	}
-	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.memory.cache, FileNum: num, Name: m.Handle.ID.String()})
+	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Cache: s.memory.Cache(), FileNum: num, Name: m.Handle.ID.String()})
 	if err != nil {
 		blob.Close()
 		return nil, err
 	}
-	f := &file{table: t, opened: &opened{blob: blob, table: t, server: s}, delete: s.deleteFile,
+	f := &file{table: t, opened: &opened{blob: blob, table: t, files: s}, delete: s.delete,
 		columnFilter: t.Meta().FilterName == filterNameRowColumn}
 	f.opened.lo, f.opened.hi = rowBounds(m.Start, m.End)
 	if f.families, f.familiesKnown, err = familyIDs(t); err != nil {
@@ -113,7 +125,7 @@ func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, nu
 		blob.Close()
 		return nil, err
 	}
-	s.memory.addOpen(t.MemoryBytes())
+	s.memory.AddOpen(t.MemoryBytes())
 	return g, nil
 }
 
@@ -147,16 +159,16 @@ func rowBounds(start, end []byte) (lo, hi []byte) {
 	return lo, hi
 }
 
-// deleteFile queues the deletion of a file that no view and no metadata holds, and removes its
+// delete queues the deletion of a file that no view and no metadata holds, and removes its
 // blocks from the cache, where they would displace useful ones. A blob that another tablet may use
 // is left to garbage collection.
-func (s *Server) deleteFile(f *file) {
+func (s *sstables) delete(f *file) {
 	if f.meta.Shared {
 		s.cfg.Blobs.Abandon(f.meta.Handle)
 		return
 	}
 	f.table.DropCached()
-	s.deletions.add(f.meta.Handle.ID)
+	s.deletions.Add(f.meta.Handle.ID)
 }
 
 // fileWriter writes one SSTable of a locality group.
@@ -169,11 +181,6 @@ type fileWriter struct {
 	last     *family         // last family added
 	largest  int             // largest value, in bytes
 }
-
-// budgetBurst is the number of bytes that compactions may write at once after writing nothing for a
-// while: two writes of sstable.Writer. With 32 MiB each compaction began by keeping a processor
-// from reads for 60 ms.
-const budgetBurst = 512 << 10
 
 const (
 	// learnBytesMax bounds the data of a file, in bytes, that a compaction holds back at once to
@@ -190,48 +197,53 @@ func learns(g table.LocalityGroup) bool { return g.Compression == table.Compress
 // are far behind.
 type limitedBlob struct {
 	storage.BlobWriter
-	ctx    context.Context
-	server *Server
+	ctx   context.Context
+	files *sstables
 }
 
 func (l *limitedBlob) Write(p []byte) (int, error) {
-	for n := len(p); n > 0 && !l.server.behind(); n -= budgetBurst {
-		if err := l.server.budget.WaitN(l.ctx, min(n, budgetBurst)); err != nil {
+	for n := len(p); n > 0 && !l.files.backlogs.behind(); n -= budget.WriteBurst {
+		if err := l.files.compactions.WaitToWrite(l.ctx, min(n, budget.WriteBurst)); err != nil {
 			return 0, err
 		}
 	}
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g, of about the given size in bytes, for a minor or another
-// compaction. It calls step, if not nil, with the bytes written.
-//
-// A file of a minor compaction is high priority: without it no commit log is released, and full
-// disks would never get free space again. Other compactions also need space for their inputs, so
-// they may wait.
-func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, bytes int64, minor bool, step func(bytes int)) (*fileWriter, error) {
+// fileKind is what a file is written for.
+type fileKind struct {
+	// minor is set for a minor compaction. Its file is high priority: without it no commit log is
+	// released, and full disks would never get free space again. Other compactions also need space
+	// for their inputs, so they may wait.
+	minor        bool
+	highPriority bool  // see Load.HighPriority
+	bytes        int64 // approximate size, 0 if unknown
+}
+
+// create begins a file of group g. It calls step, if not nil, with the bytes written.
+func (s *sstables) create(ctx context.Context, g *table.LocalityGroup, kind fileKind, step func(bytes int)) (*fileWriter, error) {
 	var blob storage.BlobWriter
 	var err error
-	if minor || t.highPriority {
-		blob, err = t.server.cfg.Blobs.CreateHighPriority(ctx, bytes)
+	if kind.minor || kind.highPriority {
+		blob, err = s.cfg.Blobs.CreateHighPriority(ctx, kind.bytes)
 	} else {
-		blob, err = t.server.cfg.Blobs.Create(ctx)
+		blob, err = s.cfg.Blobs.Create(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
-	if minor && g.Compression == table.CompressionTwoPass {
+	if kind.minor && g.Compression == table.CompressionTwoPass {
 		// The memtable occupies memory meanwhile, and the file is soon merged into a larger one,
 		// which is large enough to learn from.
 		opts.Compression = table.CompressionZstd
 	}
-	if !minor {
-		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, server: t.server}
-		opts.Cache = t.server.memory.cache
+	if !kind.minor {
+		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, files: s}
+		opts.Cache = s.memory.Cache()
 	}
 	opts.Worked = step
-	opts.LearnBytes = int(min(t.server.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
+	opts.LearnBytes = int(min(s.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	switch g.Bloom {
 	case table.BloomRow:
 		opts.FilterPrefixes, opts.FilterName = rowPrefixes, filterNameRow
@@ -263,7 +275,7 @@ func (w *fileWriter) add(f *family, key, value []byte) error {
 func (w *fileWriter) wasCached(key, value []byte) { w.w.WasCached(len(key) + len(value)) }
 
 // finish makes the file durable and opens it.
-func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
+func (w *fileWriter) finish(ctx context.Context, files *sstables) (*file, error) {
 	m, err := w.w.Finish(map[string][]byte{
 		propFamilies: appendFamilies(nil, w.families), sstable.PropLargest: binary.AppendUvarint(nil, uint64(w.largest)),
 		propFamilyBytes: appendFamilySums(nil, &w.sums),
@@ -277,7 +289,7 @@ func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 		w.blob.Abort()
 		return nil, err
 	}
-	f, err := s.openFile(ctx, w.meta, nil, nil, w.w.FileNum())
+	f, err := files.open(ctx, w.meta, nil, nil, w.w.FileNum())
 	if err == nil {
 		f.warm = w.w.Warm()
 	}

@@ -8,13 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/sortedrun"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // fullReserve is the reserve of these tests' disks, and fullExtent the length of their extents.
@@ -240,7 +238,7 @@ func TestWritersLeaveTheReserve(t *testing.T) {
 		}
 		f.checkRows(s, fmt.Sprint("b", try), more)
 		n += more
-		for _, x := range s.allTablets() {
+		for _, x := range s.served.all() {
 			noError(t, x.flush(t.Context()))
 		}
 	}
@@ -324,7 +322,7 @@ func TestFullDisksAndLostReplica(t *testing.T) {
 	}
 	f.checkRows(s, "a", rows)
 	f.checkRows(s, "b", more)
-	noError(t, ends(t, "a flush", func() error { return s.allTablets()[0].flush(t.Context()) }))
+	noError(t, ends(t, "a flush", func() error { return s.served.all()[0].flush(t.Context()) }))
 	noError(t, ends(t, "DropTable", func() error { return s.DropTable(testTable) }))
 	noError(t, ends(t, "a write with free space again", func() error {
 		for {

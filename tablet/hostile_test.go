@@ -225,7 +225,7 @@ func TestCompactSecondReading(t *testing.T) {
 			stamps = append(stamps, ikey.Timestamp(key))
 			return nil
 		}}
-		c.judge.init(1, math.MaxUint64)
+		c.judge.Init(1, math.MaxUint64)
 		c.merge.reset([]source{src})
 		if err := c.run(); !errors.Is(err, tc.want) {
 			t.Fatalf("%s: got error %v, want %v", tc.name, err, tc.want)

@@ -35,10 +35,10 @@ func TestIdleTabletIsSmall(t *testing.T) {
 	} else {
 		t.Logf("an idle tablet uses %d bytes", got)
 	}
-	if !s.Has(Ref{2, string(start)}) || !s.Has(lastTablet) || s.Has(Ref{2, ""}) || s.Has(Ref{3, ""}) {
+	if !s.Served().Has(Ref{2, string(start)}) || !s.Served().Has(lastTablet) || s.Served().Has(Ref{2, ""}) || s.Served().Has(Ref{3, ""}) {
 		t.Fatal("the server does not know what it has")
 	}
-	if n := len(s.Loaded()); n != tablets+1 {
+	if n := len(s.Served().Loaded()); n != tablets+1 {
 		t.Fatalf("%d tablets are served, want %d", n, tablets+1)
 	}
 }

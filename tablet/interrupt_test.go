@@ -60,9 +60,40 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 	if err := <-compacted; err != nil {
 		t.Errorf("the major compaction: %v", err)
 	}
-	for _, tablet := range s.allTablets() {
-		if tablet.lastMajor.Load() == 0 {
+	for _, tablet := range s.served.all() {
+		if tablet.meta.lastMajor.Load() == 0 {
 			t.Errorf("tablet %d is not compacted", tablet.id)
 		}
 	}
+}
+
+// TestInterrupt: a caller of stop ends the running compaction and those that begin before it has the
+// lock, and no later one.
+func TestInterrupt(t *testing.T) {
+	var c mergeCompactor
+	c.mu.Lock()
+	ctx, done := c.interruptible(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		c.stop()
+		close(stopped)
+	}()
+	<-ctx.Done()
+	if err := context.Cause(ctx); err != errInterrupted {
+		t.Errorf("the compaction ends with %v", err)
+	}
+	done()
+	ctx, done = c.interruptible(t.Context())
+	if context.Cause(ctx) != errInterrupted {
+		t.Error("another compaction begins although a caller waits")
+	}
+	done()
+	c.mu.Unlock()
+	<-stopped
+	c.mu.Unlock()
+	c.mu.Lock()
+	if ctx, done = c.interruptible(t.Context()); ctx.Err() != nil {
+		t.Errorf("a later compaction is interrupted: %v", ctx.Err())
+	}
+	done()
 }

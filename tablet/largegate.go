@@ -3,63 +3,9 @@ package tablet
 import (
 	"context"
 	"errors"
-	"time"
 
-	"golang.org/x/sync/semaphore"
-
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/tablet/sstable"
 )
-
-// largeGate bounds the memory of large cells and large rows that are read at the same time: their
-// blocks, which are not cached, and the answers that hold them. A read reserves memory as it needs
-// it. If there is not enough, it releases its reservation before it waits, so that reads cannot
-// deadlock.
-type largeGate struct {
-	free  *semaphore.Weighted
-	total int64
-	wait  time.Duration
-}
-
-func newLargeGate(total int64, wait time.Duration) *largeGate {
-	return &largeGate{free: semaphore.NewWeighted(total), total: total, wait: wait}
-}
-
-// largeTimes is the estimated memory of a read as a multiple of the bytes of its cells: the blocks,
-// stored and decompressed, and the answer.
-const largeTimes = 3
-
-// needs returns the memory to reserve for a read of the given bytes. A read above the total
-// reserves the total, and so runs alone.
-func (g *largeGate) needs(bytes int) int64 { return min(largeTimes*int64(bytes), g.total) }
-
-// reserve waits for the memory of a read of the given bytes. ctx may report its end by Err and
-// Deadline only. Errors: *api.OverloadedError, ctx's.
-func (g *largeGate) reserve(ctx context.Context, bytes int) (taken int64, err error) {
-	taken = g.needs(bytes)
-	if g.free.TryAcquire(taken) {
-		return taken, nil
-	}
-	until := time.Now().Add(g.wait)
-	d, ok := ctx.Deadline()
-	ends := ok && d.Before(until)
-	if ends {
-		until = d
-	}
-	wait, cancel := context.WithDeadline(context.Background(), until)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	if err := g.free.Acquire(wait, taken); err == nil {
-		return taken, nil
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	if ends {
-		return 0, context.DeadlineExceeded
-	}
-	return 0, &api.OverloadedError{Reason: "no memory for large cells", RetryAfter: g.wait / 2}
-}
 
 // Enter implements sstable.Gate for a read. If several files have a large entry next, they hold as
 // many in memory as fit the reservation for the largest. The others keep only the key, and load the
@@ -87,10 +33,10 @@ func (r *rows) largeBytes() (held int64) {
 // hold extends the reservation to that of a read of the given bytes. Errors: errNoMemory, those of
 // reserve.
 func (r *rows) hold(bytes int) (err error) {
-	more := r.gate.needs(bytes) - r.reserved
+	more := r.gate.Needs(bytes) - r.reserved
 	switch {
 	case more <= 0:
-	case r.gate.free.TryAcquire(more):
+	case r.gate.TryReserve(more):
 		r.reserved += more
 	case r.yields:
 		r.lacking = bytes
@@ -101,7 +47,7 @@ func (r *rows) hold(bytes int) (err error) {
 		if r.turns != nil {
 			r.turns.End() // reads that hold the memory may wait for a turn
 		}
-		if r.reserved, err = r.gate.reserve(r.ctx, bytes); err != nil {
+		if r.reserved, err = r.gate.Reserve(r.ctx, bytes); err != nil {
 			return err
 		}
 	}
@@ -140,7 +86,7 @@ func lacksMemory(err error) bool { return err != nil && errors.Is(err, errNoMemo
 // awaitMemory waits for the memory that the last attempt lacked, and keeps it for the next. Errors:
 // as reserve.
 func (r *rows) awaitMemory(ctx context.Context) (err error) {
-	if r.reserved, err = r.gate.reserve(ctx, r.lacking); err == nil {
+	if r.reserved, err = r.gate.Reserve(ctx, r.lacking); err == nil {
 		r.covered = int64(r.lacking)
 	}
 	return err
@@ -149,7 +95,7 @@ func (r *rows) awaitMemory(ctx context.Context) (err error) {
 // releaseMemory releases the read's reservation.
 func (r *rows) releaseMemory() {
 	if r.reserved > 0 {
-		r.gate.free.Release(r.reserved)
+		r.gate.Release(r.reserved)
 	}
 	r.reserved, r.covered = 0, 0
 }

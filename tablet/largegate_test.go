@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
 )
 
 // Only as many reads of large rows run at once as memory allows, however the rows are stored. The
@@ -42,7 +43,7 @@ func TestLargeReadsAreBounded(t *testing.T) {
 		}, false},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, OverloadWait: 300 * time.Millisecond}, "f:compression="+test.compression)
+			e := newEnv(t, Config{RowReadBytesMax: 2*budget.LargeTimes*cell + cell, OverloadWait: 300 * time.Millisecond}, "f:compression="+test.compression)
 			for i := range 8 {
 				e.mustApply(fmt.Sprintf("large%d", i), test.row()...)
 			}
@@ -113,10 +114,10 @@ func (e *env) readLarge(t *testing.T, exact bool) {
 			t.Errorf("large%d afterwards: %q", i, got)
 		}
 	}
-	if !e.large.free.TryAcquire(e.large.total) {
+	if !e.largeReads.TryReserve(e.largeReads.Total()) {
 		t.Error("memory is reserved without reads")
 	}
-	e.large.free.Release(e.large.total)
+	e.largeReads.Release(e.largeReads.Total())
 }
 
 // A read that waits for the memory of a large cell holds no memtables once they are written out,
@@ -166,7 +167,7 @@ func TestWaitForMemoryHoldsNoMemtable(t *testing.T) {
 			}
 		},
 	} {
-		e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, MemtablesBytesMax: 64 << 20, OverloadWait: 20 * time.Second}, "f:compression=none")
+		e := newEnv(t, Config{RowReadBytesMax: 2*budget.LargeTimes*cell + cell, MemtablesBytesMax: 64 << 20, OverloadWait: 20 * time.Second}, "f:compression=none")
 		var want []string
 		for i, key := range keys { // small and large ones
 			size := []int{100, cell, 2 * cell}[i%3]
@@ -176,28 +177,28 @@ func TestWaitForMemoryHoldsNoMemtable(t *testing.T) {
 		if err := e.Compact(ctx, testTable, true); err != nil {
 			t.Fatal(err)
 		}
-		gate := e.Server.large
-		if err := gate.free.Acquire(ctx, gate.total); err != nil {
-			t.Fatal(err)
+		gate := e.Server.largeReads
+		if !gate.TryReserve(gate.Total()) {
+			t.Fatal("memory is reserved without reads")
 		}
 		var got []string
 		ended := make(chan error, 1)
 		go func() { ended <- read(e, collect(&got)) }()
-		for gate.free.TryAcquire(0) { // no read waits yet
+		for gate.TryReserve(0) { // no read waits yet
 			time.Sleep(time.Millisecond)
 		}
 		e.mustApply("zzz", table.Set("f", []byte("q"), 1, randomValue(cell/4)), table.DeleteRow())
 		if err := e.Compact(ctx, testTable, false); err != nil {
 			t.Fatal(err)
 		}
-		if n := e.lingering.Load(); n != 0 {
+		if n := e.writeMemory.Lingering(); n != 0 {
 			t.Errorf("%s: waiting reads hold %d bytes of memtables", what, n)
 		}
-		gate.free.Release(gate.total)
+		gate.Release(gate.Total())
 		if err := <-ended; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %q", what, err, got)
 		}
-		if !gate.free.TryAcquire(gate.total) {
+		if !gate.TryReserve(gate.Total()) {
 			t.Errorf("%s: not all memory was released", what)
 		}
 		e.close()
@@ -209,16 +210,16 @@ func TestWaitForMemoryHoldsNoMemtable(t *testing.T) {
 func TestTabletUnloadedWhileScanWaits(t *testing.T) {
 	const cell = 1 << 20
 	ctx := t.Context()
-	e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, OverloadWait: 20 * time.Second}, "f:compression=none", "hidden:compression=none")
+	e := newEnv(t, Config{RowReadBytesMax: 2*budget.LargeTimes*cell + cell, OverloadWait: 20 * time.Second}, "f:compression=none", "hidden:compression=none")
 	e.mustApply("a", table.Set("f", []byte("q"), 1, []byte("seen")))
 	e.mustApply("b", table.Set("hidden", []byte("q"), 1, []byte("small")))
 	e.mustApply("c", table.Set("hidden", []byte("q"), 1, randomValue(cell)))
 	if err := e.Compact(ctx, testTable, true); err != nil {
 		t.Fatal(err)
 	}
-	gate := e.Server.large
-	if err := gate.free.Acquire(ctx, gate.total); err != nil {
-		t.Fatal(err)
+	gate := e.Server.largeReads
+	if !gate.TryReserve(gate.Total()) {
+		t.Fatal("memory is reserved without reads")
 	}
 	type end struct {
 		next []byte
@@ -232,13 +233,13 @@ func TestTabletUnloadedWhileScanWaits(t *testing.T) {
 		ended <- x
 	}
 	go scan()
-	for gate.free.TryAcquire(0) { // no read waits yet
+	for gate.TryReserve(0) { // no read waits yet
 		time.Sleep(time.Millisecond)
 	}
 	if err := e.Unload(ctx, lastTablet); err != nil {
 		t.Fatal(err)
 	}
-	gate.free.Release(gate.total)
+	gate.Release(gate.Total())
 	if x := <-ended; !errors.Is(x.err, api.ErrNotServing) || len(x.next) == 0 || !x.most.Inside || !x.most.Partly {
 		t.Errorf("the tablet went while the scan waited: next %q, %+v, %v", x.next, x.most, x.err)
 	}

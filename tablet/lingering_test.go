@@ -10,9 +10,9 @@ import (
 // waitLingering waits until some memtables that are written out are still held, or none are.
 func (e *env) waitLingering(some bool) {
 	e.t.Helper()
-	for end := time.Now().Add(10 * time.Second); e.lingering.Load() > 0 != some; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); e.writeMemory.Lingering() > 0 != some; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			e.t.Fatalf("%d bytes of memtables that are written out are held, and %d of others", e.lingering.Load(), e.memtables.Load())
+			e.t.Fatalf("%d bytes of memtables that are written out are held, and %d of others", e.writeMemory.Lingering(), e.writeMemory.Memtables())
 		}
 	}
 }
@@ -43,37 +43,25 @@ func TestMemtablesThatReadsHoldCount(t *testing.T) {
 		if err := e.Compact(t.Context(), testTable, false); err != nil {
 			t.Fatal(err)
 		}
-		held := e.lingering.Load()
-		if held < 2*size || e.memtables.Load() != 0 {
-			t.Fatalf("split %v: %d bytes that the read holds count, and %d of memtables", split, held, e.memtables.Load())
+		held := e.writeMemory.Lingering()
+		if held < 2*size || e.writeMemory.Memtables() != 0 {
+			t.Fatalf("split %v: %d bytes that the read holds count, and %d of memtables", split, held, e.writeMemory.Memtables())
 		}
-		if tab := e.allTablets()[0]; e.tryCharge(tab, memory-held+1) {
+		if tab := e.served.all()[0]; e.writes.tryCharge(tab, memory-held+1) {
 			t.Errorf("split %v: memory that the read holds is available", split)
 		}
 		close(end)
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if n := e.lingering.Load(); n != 0 {
+		if n := e.writeMemory.Lingering(); n != 0 {
 			t.Errorf("split %v: %d bytes count when the read is over", split, n)
 		}
-		if tab := e.allTablets()[0]; !e.tryCharge(tab, memory) {
+		if tab := e.served.all()[0]; !e.writes.tryCharge(tab, memory) {
 			t.Errorf("split %v: memory is not available after the read", split)
 		}
-		e.uncharge(memory)
+		e.writeMemory.Release(memory)
 	}
-}
-
-// TestReadsHoldHalfAtMost: however much reads hold, half of the memory for memtables is for writes.
-func TestReadsHoldHalfAtMost(t *testing.T) {
-	const memory = 8 << 20
-	e := newEnv(t, Config{MemtablesBytesMax: memory}, "f")
-	e.lingering.Add(10 * memory)
-	if tab := e.allTablets()[0]; !e.tryCharge(tab, memory/2) || e.tryCharge(tab, 1) {
-		t.Error("not just half is left")
-	}
-	e.uncharge(memory / 2)
-	e.lingering.Add(-10 * memory)
 }
 
 // TestCompactionsHoldNoMemtables (I13): memtables that are written out during a compaction of files
@@ -87,15 +75,15 @@ func TestCompactionsHoldNoMemtables(t *testing.T) {
 	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
 	e.Server.useBlobs(b)
 	close(b.armed)
-	tab, compacted := e.allTablets()[0], make(chan error, 1)
-	go func() { compacted <- tab.major(e.ctx) }()
+	tab, compacted := e.served.all()[0], make(chan error, 1)
+	go func() { compacted <- tab.merge.major(e.life.ctx) }()
 	<-b.called
 	e.mustApply("b", set("f", "q", 1, "v"))
 	if err := tab.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	e.waitLingering(false)
-	e.cancel() // the compaction waits for that
+	e.life.cancel() // the compaction waits for that
 	if err := <-compacted; err == nil {
 		t.Error("the compaction did not wait")
 	}

@@ -52,12 +52,12 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	for _, r := range l.Runs {
 		seq, stamped = max(seq, r.MaxSeq()), max(stamped, r.MaxTime())
 	}
-	s.commits.Raise(seq + 1)
-	t.applied.Store(seq)
+	s.commitLog.commits.Raise(seq + 1)
+	t.views.applied.Store(seq)
 	if planted.On(planted.ClockOnly) {
 		stamped = 0
 	}
-	t.stamped.Store(stamped)
+	t.writer.stamped.Store(stamped)
 	rec := recovery{server: s, tablet: t, load: &l, maxSeq: seq}
 	if err = rec.run(ctx); err == nil {
 		err = s.register(l.Schema.Name, t)
@@ -68,7 +68,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	}
 	switch {
 	case rec.frozen > 0:
-		s.minorQueue.Add(t)
+		s.minors.queue.Add(t)
 	case l.OnRecovered != nil:
 		l.OnRecovered()
 	}
@@ -123,14 +123,14 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 	n := 0
 	for m.first(); m.valid(); m.next() {
 		if len(mems) == 0 || mems[len(mems)-1].Bytes() > s.cfg.MemtableBytes {
-			mems = append(mems, newMem(s))
+			mems = append(mems, newMem(s.writeMemory))
 		}
 		last := mems[len(mems)-1]
 		if _, err := last.Add(m.key(), m.value()); err != nil {
 			return mems, false, err
 		}
 		last.count()
-		if s.memtables.Load() > s.cfg.MemtablesBytesMax/2 {
+		if s.writeMemory.Memtables() > s.cfg.MemtablesBytesMax/2 {
 			return mems, false, nil
 		}
 		if n++; n%checkEntries == 0 && ctx.Err() != nil {
@@ -148,12 +148,12 @@ func (r *recovery) freeze(mems []*mem) {
 	for i, m := range mems {
 		m.minSeq.Store(r.load.Meta.Redo + 1)
 		m.maxSeq.Store(r.maxSeq)
-		m.stamped = r.tablet.stamped.Load()
+		m.stamped = r.tablet.writer.stamped.Load()
 		if i == len(mems)-1 {
 			m.onWritten = r.load.OnRecovered
 		}
 	}
-	r.tablet.install(func(v *view) { v.frozen = append(v.frozen, mems...) })
+	r.tablet.views.install(func(v *view) { v.frozen = append(v.frozen, mems...) })
 }
 
 // sources returns the runs' entries of the tablet.
@@ -189,24 +189,24 @@ func (r *recovery) memory(ctx context.Context) (release func(), err error) {
 		}
 	}
 	large.budget = largest
-	return r.server.recoveryMemory(ctx, ahead+2*largest+writeBytes(largest))
+	return r.server.compactionMemory.Recover(ctx, ahead+2*largest+writeBytes(largest))
 }
 
 // toFiles writes the entries to files and records the files in the tablet's metadata.
 func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	t := r.tablet
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return errUnloaded
 	}
 	defer v.release()
 	all := &distinct{}
 	all.merge.reset(sources)
-	files, err := t.writeSources(ctx, v, []source{all}, 0, nil)
+	files, err := t.minor.write(ctx, v, []source{all}, 0, nil)
 	if err != nil {
 		return err
 	}
-	return t.addFiles(ctx, v, files, r.maxSeq, t.stamped.Load(), func(*view) {})
+	return t.minor.addFiles(ctx, v, files, r.maxSeq, t.writer.stamped.Load(), func(*view) {})
 }
 
 // unloadBytes is the size of a tablet's memtable, in bytes, at which writes are fenced to unload,
@@ -223,54 +223,41 @@ const unloadFlushes = 3
 // fails, the tablet is still served. Errors: api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull,
 // *api.OverloadedError while the commit log makes no progress, ctx's.
 func (s *Server) Unload(ctx context.Context, r Ref) error {
-	t, err := s.tablet(r)
+	t, err := s.served.tablet(r)
 	if err != nil {
 		return err
 	}
-	if err := t.claim(ctx); err != nil {
+	if err := t.fence.claim(ctx); err != nil {
 		return err
 	}
-	defer t.unclaim()
+	defer t.fence.unclaim()
 	if err := t.flushMost(ctx); err != nil {
 		return notServing(err)
 	}
 	// Before the fence: a compaction may take a while to end, and writers wait from there on.
-	t.stopMerging()
-	defer t.mergeMu.Unlock()
+	t.merge.stop()
+	defer t.merge.mu.Unlock()
 	if !planted.On(planted.UnloadWhileWritten) {
-		if err := t.fenceWritesSoon(ctx); err != nil {
+		if err := t.fence.raiseSoon(ctx, s.cfg.OverloadWait, s.logStalled(t)); err != nil {
 			return fmt.Errorf("unload tablet %d: %w", t.id, err)
 		}
 	}
 	if err := t.flush(ctx); err != nil {
-		t.liftFence()
+		t.fence.lift()
 		return notServing(err)
 	}
-	t.closeMeta()
+	t.meta.close()
 	s.remove(t)
-	s.releaseLogs()
-	return nil
-}
-
-// flushMost writes out the memtables while writes go on, until little is left.
-func (t *Tablet) flushMost(ctx context.Context) error {
-	for range unloadFlushes {
-		if err := t.flush(ctx); err != nil {
-			return err
-		}
-		if t.activeBytes() < unloadBytes {
-			return nil
-		}
-	}
+	s.commitLog.release()
 	return nil
 }
 
 // remove takes t, whose metadata is closed, out of service. Its memtables are discarded.
 func (s *Server) remove(t *Tablet) {
-	s.unregister(t)
-	t.retire()
+	s.served.remove(t)
+	t.fence.retire()
 	// A log that has ended applies nothing to t any more.
-	if err := s.commits.Between(func() { t.unload(false) }); err != nil {
+	if err := s.commitLog.commits.Between(func() { t.unload(false) }); err != nil {
 		t.unload(false)
 	}
 }

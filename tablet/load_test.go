@@ -314,15 +314,15 @@ func TestMoveUnderLoad(t *testing.T) {
 func TestFenceWaits(t *testing.T) {
 	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
-	x, err := s.tablet(lastTablet)
+	x, err := s.served.tablet(lastTablet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := x.latches.Of([]byte("row")) // as held by a writer that is about to commit
+	l := x.fence.latches.Of([]byte("row")) // as held by a writer that is about to commit
 	l.LockShared()
 	fenced := make(chan struct{})
 	go func() {
-		noError(t, x.fenceWrites(t.Context()))
+		noError(t, x.fence.raise(t.Context()))
 		close(fenced)
 	}()
 	select {
@@ -332,7 +332,7 @@ func TestFenceWaits(t *testing.T) {
 	}
 	l.UnlockShared()
 	<-fenced
-	next := s.commits.Next()
+	next := s.commitLog.commits.Next()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := applySync(s.Server, "row", setCell("x"))
@@ -343,10 +343,10 @@ func TestFenceWaits(t *testing.T) {
 		t.Fatalf("a fenced write was answered: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	if got := s.commits.Next(); got != next {
+	if got := s.commitLog.commits.Next(); got != next {
 		t.Fatalf("a fenced write was logged as number %d", next)
 	}
-	x.liftFence()
+	x.fence.lift()
 	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestSplitLongRows(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				x, err := s.tablet(lastTablet)
+				x, err := s.served.tablet(lastTablet)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,16 +6,31 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/steledb/stele/tablet/sched"
-
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/deletion"
+	"github.com/steledb/stele/tablet/sched"
 )
 
 // mergeFilesMax bounds the files that one merging compaction reads, and with them its time and
 // memory.
 const mergeFilesMax = 12
+
+// mergeCompactor runs a tablet's merging and major compactions, one at a time. A caller that needs
+// the tablet's files to stay as they are interrupts the running one: see stop.
+type mergeCompactor struct {
+	tablet *Tablet
+
+	// mu serializes the compactions. Held across I/O. Order: mu, then metadataRow.mu, then state.
+	mu sync.Mutex
+
+	// state guards the fields below. Never held across I/O.
+	state      sync.Mutex
+	interrupt  context.CancelCauseFunc // cancels the running compaction
+	interrupts int                     // waiting callers of stop
+}
 
 // pickMerge returns the range [from, to) of a group's files that a merging compaction takes; the
 // range may be empty. The files are neighbours in age. sizes are in bytes, oldest file first.
@@ -41,52 +56,53 @@ func pickMerge(sizes []int64, filesMerge int) (from, to int) {
 	return 0, 0
 }
 
-// mergeDue runs the merging compactions that the tablet's file counts require, or a major
+// due runs the merging compactions that the tablet's file counts require, or a major
 // compaction if one is due.
-func (t *Tablet) mergeDue(ctx context.Context) error {
-	if t.majorIsDue() {
+func (c *mergeCompactor) due(ctx context.Context) error {
+	t := c.tablet
+	if t.meta.majorIsDue() {
 		if err := t.flush(ctx); err != nil {
 			return err
 		}
-		return t.major(ctx)
+		return c.major(ctx)
 	}
-	t.mergeMu.Lock()
-	defer t.mergeMu.Unlock()
-	return t.mergeLocked(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mergeLocked(ctx)
 }
 
-// mergeIfFree is mergeDue if minorMu and mergeMu are free. Otherwise it returns false: the holder
-// may wait for this tablet's metadata, and other tablets must not wait with it.
-func (t *Tablet) mergeIfFree(ctx context.Context) (free bool, err error) {
-	due := t.majorIsDue()
+// dueIfFree is due if the locks of the tablet's compactions are free. Otherwise it returns false: the
+// holder may wait for this tablet's metadata, and other tablets must not wait with it.
+func (c *mergeCompactor) dueIfFree(ctx context.Context) (free bool, err error) {
+	t := c.tablet
+	due := t.meta.majorIsDue()
 	if due {
-		if err = t.server.commits.Between(t.freeze); err != nil {
+		if err = t.server.commitLog.commits.Between(t.writer.freeze); err != nil {
 			return true, closedError(err)
 		}
-		if free, err = t.minorIfFree(ctx); !free || err != nil {
+		if free, err = t.minor.runIfFree(ctx); !free || err != nil {
 			return free, err
 		}
-		t.server.releaseLogs()
+		t.server.commitLog.release()
 	}
-	if !t.mergeMu.TryLock() {
+	if !c.mu.TryLock() {
 		return false, nil
 	}
-	defer t.mergeMu.Unlock()
+	defer c.mu.Unlock()
 	if due {
-		return true, t.majorLocked(ctx)
+		return true, c.majorLocked(ctx)
 	}
-	return true, t.mergeLocked(ctx)
+	return true, c.mergeLocked(ctx)
 }
 
-func (t *Tablet) majorIsDue() bool { return !t.server.cfg.Now().Before(t.majorDue()) }
-
-// mergeLocked runs the merging compactions that are due, with mergeMu held.
-func (t *Tablet) mergeLocked(ctx context.Context) error {
-	ctx, done := t.interruptible(ctx)
+// mergeLocked runs the merging compactions that are due, with mu held.
+func (c *mergeCompactor) mergeLocked(ctx context.Context) error {
+	t := c.tablet
+	ctx, done := c.interruptible(ctx)
 	defer done()
 	for {
 		merged := false
-		v, err := t.acquireFiles()
+		v, err := t.views.acquireFiles()
 		if err != nil {
 			return errUnloaded
 		}
@@ -100,9 +116,9 @@ func (t *Tablet) mergeLocked(ctx context.Context) error {
 			if from == to {
 				continue
 			}
-			less, end := t.server.mergeableRange(g.files[from:to])
+			less, end := mergeableRange(g.files[from:to], t.server.cfg.CompactionMemory)
 			from, to = from+less, from+end
-			if err = t.mergeFiles(ctx, v, g, from, to); err != nil {
+			if err = c.mergeFiles(ctx, v, g, from, to); err != nil {
 				break
 			}
 			merged = true
@@ -116,29 +132,30 @@ func (t *Tablet) mergeLocked(ctx context.Context) error {
 
 // major rewrites each group of the tablet as at most one file. It drops deletions with what they
 // cover, and what the GC policies collect (paper §5.4).
-func (t *Tablet) major(ctx context.Context) error {
-	t.mergeMu.Lock()
-	defer t.mergeMu.Unlock()
-	return t.majorLocked(ctx)
+func (c *mergeCompactor) major(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.majorLocked(ctx)
 }
 
-// majorLocked is major with mergeMu held.
-func (t *Tablet) majorLocked(ctx context.Context) error {
-	ctx, done := t.interruptible(ctx)
+// majorLocked is major with mu held.
+func (c *mergeCompactor) majorLocked(ctx context.Context) error {
+	t := c.tablet
+	ctx, done := c.interruptible(ctx)
 	defer done()
 	began := t.server.cfg.Now()
-	v, err := t.acquireMergeable(ctx)
+	v, err := c.acquireMergeable(ctx)
 	if err != nil {
 		return err
 	}
 	defer v.release()
 	stamp := func(m *Meta) { m.LastMajor = began }
 	if v.hasMovedFamilies(t.schema.Load()) {
-		if err := t.regroup(ctx, v); err != nil {
+		if err := c.regroup(ctx, v); err != nil {
 			return err
 		}
 		t.server.stats.majors.Add(1)
-		_, err = t.changeMeta(ctx, stamp, func(*view) {})
+		_, err = t.meta.change(ctx, stamp, func(*view) {})
 		return err
 	}
 	for i := range v.groups {
@@ -146,22 +163,23 @@ func (t *Tablet) majorLocked(ctx context.Context) error {
 		if len(g.files) == 0 {
 			continue
 		}
-		if err := t.mergeFiles(ctx, v, g, 0, len(g.files)); err != nil {
+		if err := c.mergeFiles(ctx, v, g, 0, len(g.files)); err != nil {
 			return err
 		}
 	}
 	t.server.stats.majors.Add(1)
-	_, err = t.changeMeta(ctx, stamp, func(*view) {})
+	_, err = t.meta.change(ctx, stamp, func(*view) {})
 	return err
 }
 
-// mergeFiles rewrites the files [from, to) of a group of v as one. mergeMu is held, so only newer
+// mergeFiles rewrites the files [from, to) of a group of v as one. mu is held, so only newer
 // files can have been added since v was acquired.
-func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int) error {
+func (c *mergeCompactor) mergeFiles(ctx context.Context, v *view, g *group, from, to int) error {
+	t := c.tablet
 	s, schema := t.server, t.schema.Load()
 	old := g.files[from:to]
 	fullHistory := from == 0 && !v.hasMovedFamilies(schema)
-	files, err := t.rewrite(ctx, schema, old, fullHistory, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
+	files, err := c.rewrite(ctx, schema, old, fullHistory, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
 	if err != nil {
 		return err
 	}
@@ -172,10 +190,10 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	}
 	precondition := func(*Meta) error { return nil }
 	change := func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) }
-	if added == nil || len(added.warm) == 0 || s.behind() {
-		err = t.replaceFiles(ctx, precondition, files, old, change, func(v *view) { v.replace(g.name, old, added) })
-	} else if err = t.replaceFiles(ctx, precondition, files, old, change, func(*view) {}); err == nil {
-		t.cutover(ctx, g.name, old, added)
+	if added == nil || len(added.warm) == 0 || s.backlogs.behind() {
+		err = c.replaceFiles(ctx, precondition, files, old, change, func(v *view) { v.replace(g.name, old, added) })
+	} else if err = c.replaceFiles(ctx, precondition, files, old, change, func(*view) {}); err == nil {
+		c.cutover(ctx, g.name, old, added)
 	}
 	if err == nil {
 		s.stats.merges.Add(1)
@@ -184,14 +202,15 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 }
 
 // regroup is a major compaction of a tablet with families that moved to another locality group. All
-// files are one input, and each family is written to its current group. mergeMu is held.
-func (t *Tablet) regroup(ctx context.Context, v *view) error {
+// files are one input, and each family is written to its current group. mu is held.
+func (c *mergeCompactor) regroup(ctx context.Context, v *view) error {
+	t := c.tablet
 	var old []*file
 	for _, g := range v.groups {
 		old = append(old, g.files...)
 	}
 	schema := t.schema.Load()
-	files, err := t.rewrite(ctx, schema, old, true, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
+	files, err := c.rewrite(ctx, schema, old, true, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
 	if err != nil {
 		return err
 	}
@@ -201,7 +220,7 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 		}
 		return nil
 	}
-	err = t.replaceFiles(ctx, precondition, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
+	err = c.replaceFiles(ctx, precondition, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
 	if err == nil {
 		t.server.stats.merges.Add(1)
 	}
@@ -212,8 +231,9 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 // learn reports whether any of these groups has two-pass compression. rewrite may wait for memory;
 // no holder of that memory waits for a lock. The output is cached, as far as the cache has space,
 // where the input is.
-func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullHistory, learn bool,
+func (c *mergeCompactor) rewrite(ctx context.Context, schema *schema, old []*file, fullHistory, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
+	t := c.tablet
 	s := t.server
 	writers := map[string]*fileWriter{}
 	defer func() {
@@ -231,14 +251,14 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 	for _, f := range old {
 		bytes += f.bytes
 	}
-	pacer := t.newPacer(ctx)
-	c := compaction{ctx: ctx, schema: schema, fullHistory: fullHistory}
-	c.emit = func(f *family, key, value []byte) error {
+	pacer := c.pacer(ctx)
+	work := compaction{ctx: ctx, schema: schema, fullHistory: fullHistory}
+	work.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, pacer.Step); err != nil {
+			if w, err = s.files.create(ctx, groupOf(schema, name), fileKind{highPriority: t.highPriority, bytes: bytes}, pacer.Step); err != nil {
 				return err
 			}
 			writers[name] = w
@@ -246,33 +266,34 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 		if err := w.add(f, key, value); err != nil {
 			return err
 		}
-		if c.merge.cached() {
+		if work.merge.cached() {
 			w.wasCached(key, value)
 		}
 		return nil
 	}
 	if learn {
-		if err := s.learning.Acquire(ctx, 1); err != nil {
+		release, err := s.compactionMemory.Learn(ctx)
+		if err != nil {
 			return nil, err
 		}
-		defer s.learning.Release(1)
+		defer release()
 	}
 	memory, budget := rewriteBytes(old, s.cfg.CompactionMemory)
-	release, err := s.compactionMemory(ctx, memory)
+	release, err := s.compactionMemory.Merge(ctx, memory)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	c.judge.init(s.gcNow(), math.MaxUint64)
+	work.judge.Init(s.gcClock.Now(), math.MaxUint64)
 	sources, large := rewriteSources(old, budget, pacer.Step)
 	defer large.close()
-	c.merge.reset(sources)
-	if err := c.run(); err != nil {
+	work.merge.reset(sources)
+	if err := work.run(); err != nil {
 		return nil, err
 	}
 	files = map[string]*file{}
 	for _, name := range slices.Sorted(maps.Keys(writers)) {
-		f, err := writers[name].finish(ctx, s)
+		f, err := writers[name].finish(ctx, s.files)
 		if err != nil {
 			return files, err
 		}
@@ -292,8 +313,9 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 
 // replaceFiles makes the metadata change that replaces the old files with files, by group, on the
 // given precondition. On error files are discarded.
-func (t *Tablet) replaceFiles(ctx context.Context, precondition func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
-	unclear, err := t.changeMetaIf(ctx, precondition, change, install)
+func (c *mergeCompactor) replaceFiles(ctx context.Context, precondition func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
+	t := c.tablet
+	unclear, err := t.meta.changeIf(ctx, precondition, change, install)
 	if err != nil {
 		discard(files, unclear)
 		return err
@@ -304,29 +326,53 @@ func (t *Tablet) replaceFiles(ctx context.Context, precondition func(*Meta) erro
 	return nil
 }
 
+// errInterrupted ends a merging or major compaction that blocks a split, a merge or an unload.
+var errInterrupted = errors.New("compaction interrupted")
+
+// interruptible returns a context that ends with ctx or with the next call of stop. mu
+// is held; done must be called before it is released.
+func (c *mergeCompactor) interruptible(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.state.Lock()
+	c.interrupt = cancel
+	if c.interrupts > 0 {
+		cancel(errInterrupted)
+	}
+	c.state.Unlock()
+	return ctx, func() {
+		c.state.Lock()
+		c.interrupt = nil
+		c.state.Unlock()
+		cancel(nil)
+	}
+}
+
+// stop ends the tablet's running merging or major compaction, if any, and returns with
+// mu held.
+func (c *mergeCompactor) stop() {
+	c.state.Lock()
+	c.interrupts++
+	if c.interrupt != nil {
+		c.interrupt(errInterrupted)
+	}
+	c.state.Unlock()
+	c.mu.Lock()
+	c.state.Lock()
+	c.interrupts--
+	c.state.Unlock()
+}
+
 // readAheadBytes is the read size of compactions for each file, in bytes.
 const readAheadBytes = 1 << 20
-
-// flush writes out all of the tablet's memtables.
-func (t *Tablet) flush(ctx context.Context) error {
-	if err := t.server.commits.Between(t.freeze); err != nil {
-		return closedError(err)
-	}
-	if err := t.minor(ctx); err != nil {
-		return err
-	}
-	t.server.releaseLogs()
-	return nil
-}
 
 // Compact writes out the memtables of a table's tablets and runs the merging compactions that are
 // due or, if major is set, a major compaction of each tablet. It returns when that is done and the
 // replaced files are deleted. It may be interrupted at any time. Errors: api.ErrNoTable,
 // api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
-	defer s.deletions.run(ctx)
+	defer s.deletions.Run(ctx)
 	for end, last := []byte(nil), false; !last; {
-		tablets, err := s.tablets(tableName)
+		tablets, err := s.served.tabletsOf(tableName)
 		if err != nil {
 			return err
 		}
@@ -352,9 +398,9 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
-	defer s.deletions.run(ctx)
+	defer s.deletions.Run(ctx)
 	for {
-		t, err := s.tablet(r)
+		t, err := s.served.tablet(r)
 		if err != nil {
 			return err
 		}
@@ -366,104 +412,69 @@ func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
 	}
 }
 
-// flushAndCompact is one attempt of CompactTablet.
-func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
-	if err := t.flush(ctx); err != nil {
-		return err
-	}
-	return t.server.deletions.withDiskSpace(ctx, func() error {
-		if major {
-			return t.major(ctx)
-		}
-		return t.mergeDue(ctx)
-	})
+// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see sched.Slot.
+type mergeLoop struct {
+	cfg       *Config
+	life      *lifetime
+	served    *TabletMap
+	deletions *deletion.Queue
+
+	queue *sched.Queue[*Tablet]
+	slot  sched.Slot
 }
 
-// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see sched.Slot.
-func (s *Server) mergeLoop() {
-	slot := sched.NewSlot()
+// run works until the server closes.
+func (l *mergeLoop) run() {
 	for {
 		select {
-		case <-s.closing:
+		case <-l.life.closing:
 			return
-		case <-s.mergeQueue.Wake:
+		case <-l.queue.Wake:
 		}
 		for {
-			slot.Acquire()
-			t := s.mergeQueue.Take()
+			l.slot.Acquire()
+			t := l.queue.Take()
 			if t == nil {
-				slot.Release()
+				l.slot.Release()
 				break
 			}
-			s.background.Go(func() {
-				defer slot.Release()
-				s.mergeQueued(slot.With(s.ctx), t)
+			l.life.background.Go(func() {
+				defer l.slot.Release()
+				l.compact(l.slot.With(l.life.ctx), t)
 			})
 		}
 	}
 }
 
-// mergeQueued compacts a tablet, or queues it again.
-func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
+// compact compacts a tablet, or queues it again.
+func (l *mergeLoop) compact(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.deletions.withDiskSpace(ctx, func() (err error) {
-		free, err = t.mergeIfFree(ctx)
+	err := l.deletions.WithDiskSpace(ctx, func() (err error) {
+		free, err = t.merge.dueIfFree(ctx)
 		return err
 	})
 	switch {
 	case !free:
-		time.AfterFunc(busyPause, func() { s.mergeQueue.Add(t) })
+		time.AfterFunc(busyPause, func() { l.queue.Add(t) })
 	case err == nil || errors.Is(err, errUnloaded):
 	case errors.Is(err, errInterrupted):
-		s.mergeQueue.Add(t) // it may still be served; the interrupting caller holds mergeMu
-	case s.ctx.Err() != nil:
+		l.queue.Add(t) // it may still be served; the interrupting caller holds its lock
+	case l.life.ctx.Err() != nil:
 	default:
-		s.log.Error("compaction failed", "tablet", t.id, "err", err)
+		l.cfg.Logger.Error("compaction failed", "tablet", t.id, "err", err)
 		if errors.Is(err, blobfs.ErrDiskFull) { // other errors, such as corrupt files, wait for the timer
-			s.mergeQueue.Add(t)
-			s.sleep(retryPauseMax)
+			l.queue.Add(t)
+			l.life.sleep(retryPauseMax)
 		}
 	}
 }
 
-const (
-	// timerPeriod is how often the server checks for due major compactions, an oversized commit
-	// log, and tablets that should be split.
-	timerPeriod = 10 * time.Second
-	// weakPeriod is how often it checks the redundancy of its log.
-	weakPeriod = time.Second
-)
-
-func (s *Server) timerLoop() {
-	tick := time.NewTicker(timerPeriod)
-	defer tick.Stop()
-	weak := time.NewTicker(weakPeriod)
-	defer weak.Stop()
-	last := time.Now()
-	for {
-		select {
-		case <-s.closing:
-			return
-		case <-weak.C:
-			if s.logIsWeak() {
-				s.minorQueue.WakeUp()
-			}
-			continue
-		case <-tick.C:
-		}
-		s.minorQueue.WakeUp()
-		s.checkSplits(max(time.Since(last), time.Millisecond))
-		last = time.Now()
-		s.queueDueMajors()
-	}
-}
-
-// queueDueMajors queues the tablets that are due for a major compaction or stalled.
-func (s *Server) queueDueMajors() {
-	now := s.cfg.Now()
-	for _, t := range s.allTablets() {
-		if !now.Before(t.majorDue()) || t.stalled.Load() {
-			s.mergeQueue.Add(t)
+// queueDue queues the tablets that are due for a major compaction or stalled.
+func (l *mergeLoop) queueDue() {
+	now := l.cfg.Now()
+	for _, t := range l.served.all() {
+		if !now.Before(t.meta.majorDue()) || t.views.stalled.Load() {
+			l.queue.Add(t)
 		}
 	}
 }

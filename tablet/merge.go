@@ -328,7 +328,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 			}
 			switch {
 			case inMemory:
-				f.opened.server.pins.request(f)
+				f.opened.files.pins.request(f)
 			case p != nil:
 				if e, ok := f.table.Entries(p.row); ok {
 					r.addEntries(e)

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // TestCompactionMemory (I13): a compaction of files with huge values takes as many at once as its
@@ -49,8 +48,8 @@ func TestCompactionMemory(t *testing.T) {
 					t.Errorf("row%d has %d cells", i, len(got))
 				}
 			}
-			for _, x := range e.allTablets() {
-				v, _, err := x.acquire()
+			for _, x := range e.served.all() {
+				v, _, err := x.views.acquire()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +80,7 @@ func TestMergeableRangeIsCheap(t *testing.T) {
 			if from == to {
 				break
 			}
-			less, end := s.mergeableRange(files[from:to])
+			less, end := mergeableRange(files[from:to], s.cfg.CompactionMemory)
 			if end-less != 2 {
 				t.Fatalf("files %d to %d of %d", less, end, to-from)
 			}
@@ -101,7 +100,7 @@ func TestMergeableRangeIsCheap(t *testing.T) {
 // unloaded.
 func TestCompactionsWaitForMemory(t *testing.T) {
 	e := newEnv(t, Config{FilesMerge: 20, FilesMax: 40}, "f:compression=none")
-	x := e.allTablets()[0]
+	x := e.served.all()[0]
 	fill := func() {
 		for i := range 3 {
 			e.mustApply(fmt.Sprint("row", i), table.Set("f", nil, 1, make([]byte, 1<<20)))
@@ -111,15 +110,15 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 		}
 	}
 	fill()
-	all, memory := e.merging, e.Server.cfg.CompactionMemory
-	if err := all.Acquire(t.Context(), memory); err != nil {
+	releaseAll, err := e.compactionMemory.Merge(t.Context(), e.Server.cfg.CompactionMemory)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- e.Compact(ctx, testTable, true) }()
-	for x.mergeMu.TryLock() {
-		x.mergeMu.Unlock()
+	for x.merge.mu.TryLock() {
+		x.merge.mu.Unlock()
 		select {
 		case err := <-done:
 			t.Fatalf("it did not wait: %v", err)
@@ -127,8 +126,8 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 		}
 	}
 	fill()
-	x.stopMerging()
-	x.mergeMu.Unlock()
+	x.merge.stop()
+	x.merge.mu.Unlock()
 	select {
 	case err := <-done:
 		t.Fatalf("it did not wait: %v", err)
@@ -141,15 +140,17 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 	if n := e.Stats().MergingCompactions; n != 0 {
 		t.Errorf("%d merges without memory", n)
 	}
-	all.Release(memory)
+	releaseAll()
 	if err := e.Compact(t.Context(), testTable, true); err != nil {
 		t.Fatal(err)
 	}
 	if n := e.Stats().MergingCompactions; n != 1 {
 		t.Errorf("%d merges with memory", n)
 	}
-	if !all.TryAcquire(memory) {
-		t.Error("memory is reserved without compactions")
+	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := e.compactionMemory.Merge(within, e.Server.cfg.CompactionMemory); err != nil {
+		t.Errorf("memory is reserved without compactions: %v", err)
 	}
 }
 
@@ -204,7 +205,7 @@ func TestRewriteKeepsLittle(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				v, _, err := e.allTablets()[0].acquire()
+				v, _, err := e.served.all()[0].views.acquire()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -248,22 +249,22 @@ func TestRewriteKeepsLittle(t *testing.T) {
 func TestCacheShrinks(t *testing.T) {
 	const cache, share = 64 << 20, 4 << 20
 	e := newEnv(t, Config{CacheBytes: cache, CompactionMemory: share, RecoveryMemory: share}, "f")
-	before := e.memory.cache.Stats().Budget
+	before := e.readMemory.Cache().Stats().Budget
 	for _, c := range []struct {
 		name        string
 		acquire     func(context.Context, int64) (func(), error)
 		bytes, less int64
 	}{
-		{"a small compaction", e.compactionMemory, share, 0},
-		{"a large compaction", e.compactionMemory, 5 * share, 4 * share},
-		{"a load", e.recoveryMemory, share / 2, share / 2},
-		{"a large load", e.recoveryMemory, 5 * share, 5 * share},
+		{"a small compaction", e.compactionMemory.Merge, share, 0},
+		{"a large compaction", e.compactionMemory.Merge, 5 * share, 4 * share},
+		{"a load", e.compactionMemory.Recover, share / 2, share / 2},
+		{"a large load", e.compactionMemory.Recover, 5 * share, 5 * share},
 	} {
 		release, err := c.acquire(t.Context(), c.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if less := before - e.memory.cache.Stats().Budget; less != c.less {
+		if less := before - e.readMemory.Cache().Stats().Budget; less != c.less {
 			t.Errorf("%s: the cache shrinks by %d bytes, want %d", c.name, less, c.less)
 		}
 		if c.bytes >= share { // another waits
@@ -274,7 +275,7 @@ func TestCacheShrinks(t *testing.T) {
 			}
 		}
 		release()
-		if now := e.memory.cache.Stats().Budget; now != before {
+		if now := e.readMemory.Cache().Stats().Budget; now != before {
 			t.Errorf("%s: the cache has %d bytes afterwards, want %d", c.name, now, before)
 		}
 	}
@@ -300,15 +301,15 @@ func TestMinorMemory(t *testing.T) {
 	least.Store(64 << 20)
 	e.mustApply("row", table.Set("f", nil, 1, make([]byte, value)))
 	e.mustApply("small", table.Set("f", nil, 1, []byte("x")))
-	before := e.memory.cache.Stats().Budget
-	e.Server.useBlobs(createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }})
+	before := e.readMemory.Cache().Stats().Budget
+	e.Server.useBlobs(createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.readMemory.Cache().Stats().Budget)) }})
 	if err := e.Compact(t.Context(), testTable, false); err != nil {
 		t.Fatal(err)
 	}
 	if less := before - least.Load(); less != 2*value {
 		t.Errorf("the cache shrinks by %d bytes, want %d", less, 2*value)
 	}
-	if now := e.memory.cache.Stats().Budget; now > before || now < before-1<<20 {
+	if now := e.readMemory.Cache().Stats().Budget; now > before || now < before-1<<20 {
 		t.Errorf("the cache has %d bytes afterwards, and had %d", now, before)
 	}
 }

@@ -115,6 +115,48 @@ func (m *Meta) Narrow(start []byte) error {
 	return nil
 }
 
+func cloneMeta(m *Meta) *Meta {
+	n := *m
+	n.Groups = make([]GroupMeta, len(m.Groups))
+	for i, g := range m.Groups {
+		n.Groups[i] = GroupMeta{Name: g.Name, Files: append([]FileMeta(nil), g.Files...)}
+	}
+	return &n
+}
+
+// replaceFiles is view.replace for metadata.
+func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
+	at := 0
+	for at < len(m.Groups) && m.Groups[at].Name < name {
+		at++
+	}
+	if at == len(m.Groups) || m.Groups[at].Name != name {
+		m.Groups = append(m.Groups, GroupMeta{})
+		copy(m.Groups[at+1:], m.Groups[at:])
+		m.Groups[at] = GroupMeta{Name: name}
+	}
+	var files []FileMeta
+	placed := false
+	for _, f := range m.Groups[at].Files {
+		gone := false
+		for i, r := range removed {
+			if f.same(&r.meta) {
+				gone = true
+				if i == 0 && added != nil {
+					files, placed = append(files, *added), true
+				}
+			}
+		}
+		if !gone {
+			files = append(files, f)
+		}
+	}
+	if !placed && added != nil {
+		files = append(files, *added)
+	}
+	m.Groups[at].Files = files
+}
+
 // metaVersion is the first element of an encoded Meta. Later versions append fields; readers skip
 // unknown ones.
 const metaVersion = 1

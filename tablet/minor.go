@@ -6,45 +6,62 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/steledb/stele/tablet/sched"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/sched"
 )
 
-// minor writes out the tablet's frozen memtables, as one SSTable for each locality group that has
-// entries (paper §5.4). It returns errUnloaded if the tablet is no longer served.
-func (t *Tablet) minor(ctx context.Context) error {
-	t.minorWaiters.Add(1)
-	defer t.minorWaiters.Add(-1)
-	t.minorMu.Lock()
-	defer t.minorMu.Unlock()
-	return t.minorLocked(ctx)
+// minorCompactor runs a tablet's minor compactions, one at a time.
+type minorCompactor struct {
+	tablet *Tablet
+
+	// mu serializes the compactions. Held across I/O. Order: mu, then metadataRow.mu, then viewSet.mu.
+	mu      sync.Mutex
+	waiters atomic.Int32 // callers waiting for a compaction, which then does not pause
+
+	// failures counts consecutive failures. Guarded by minorLoop's slot.
+	failures int
+	// pending is set while minorLoop writes the tablet out, or waits before a retry.
+	pending atomic.Bool
 }
 
-// minorIfFree is minor if minorMu is free. Otherwise it does nothing and returns false: the holder
+// run writes out the tablet's frozen memtables, as one SSTable for each locality group that has
+// entries (paper §5.4). It returns errUnloaded if the tablet is no longer served.
+func (c *minorCompactor) run(ctx context.Context) error {
+	c.waiters.Add(1)
+	defer c.waiters.Add(-1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runLocked(ctx)
+}
+
+// runIfFree is run if mu is free. Otherwise it does nothing and returns false: the holder
 // may wait for this tablet's metadata, and other tablets must not wait with it.
-func (t *Tablet) minorIfFree(ctx context.Context) (bool, error) {
-	if !t.minorMu.TryLock() {
+func (c *minorCompactor) runIfFree(ctx context.Context) (bool, error) {
+	if !c.mu.TryLock() {
 		return false, nil
 	}
-	defer t.minorMu.Unlock()
-	return true, t.minorLocked(ctx)
+	defer c.mu.Unlock()
+	return true, c.runLocked(ctx)
 }
 
-// minorLocked is minor with minorMu held.
-func (t *Tablet) minorLocked(ctx context.Context) error {
+// runLocked is run with mu held.
+func (c *minorCompactor) runLocked(ctx context.Context) error {
 	for {
-		if err := t.minorOnce(ctx); !errors.Is(err, errRegrouped) {
+		if err := c.once(ctx); !errors.Is(err, errRegrouped) {
 			return err
 		}
 	}
 }
 
-func (t *Tablet) minorOnce(ctx context.Context) error {
-	v, _, err := t.acquire()
+func (c *minorCompactor) once(ctx context.Context) error {
+	t := c.tablet
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return errUnloaded
 	}
@@ -60,18 +77,18 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
 	huge := writeBytes(largest)
-	t.server.memory.addWorking(huge)
-	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).Step)
-	t.server.memory.addWorking(-huge)
+	t.server.readMemory.AddWorking(huge)
+	files, err := c.write(ctx, v, sources, bytes, c.pacer(ctx).Step)
+	t.server.readMemory.AddWorking(-huge)
 	if err != nil {
 		return err
 	}
 	last := v.frozen[len(v.frozen)-1]
 	redo := last.maxSeq.Load()
 	if planted.On(planted.RedoTooFar) {
-		redo = t.applied.Load()
+		redo = t.views.applied.Load()
 	}
-	err = t.addFiles(ctx, v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
+	err = c.addFiles(ctx, v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
 	if err != nil {
 		return err
 	}
@@ -82,14 +99,15 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		}
 	}
 	t.server.stats.minors.Add(1)
-	t.server.signalMemory()
+	t.server.writeMemory.Signal()
 	return nil
 }
 
 // addFiles installs files, by group, as the newest of the tablet, and redo as its redo point. They
 // were written from view v. On error the files are discarded; errRegrouped means that they must be
 // written again.
-func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+	t := c.tablet
 	precondition := func(m *Meta) error {
 		for _, f := range files {
 			if f.meta.RowDeletions > 0 && m.newGroups(v) {
@@ -98,7 +116,7 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 		}
 		return nil
 	}
-	unclear, err := t.changeMetaIf(ctx, precondition, func(m *Meta) {
+	unclear, err := t.meta.changeIf(ctx, precondition, func(m *Meta) {
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -116,9 +134,10 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 	return err
 }
 
-// writeSources writes entries newer than v's files as SSTables, by group. bytes is their
+// write writes entries newer than v's files as SSTables, by group. bytes is their
 // approximate maximum size, 0 if unknown. It calls step, if not nil, with the bytes written.
-func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
+func (c *minorCompactor) write(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
+	t := c.tablet
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
 	defer func() {
@@ -132,14 +151,14 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	add := func(group string, f *family, key, value []byte) error {
 		w := writers[group]
 		if w == nil {
-			if w, err = t.newFileWriter(ctx, groupOf(schema, group), bytes, true, step); err != nil {
+			if w, err = s.files.create(ctx, groupOf(schema, group), fileKind{minor: true, highPriority: t.highPriority, bytes: bytes}, step); err != nil {
 				return err
 			}
 			writers[group] = w
 		}
 		return w.add(f, key, value)
 	}
-	c := compaction{schema: schema, emit: func(f *family, key, value []byte) error {
+	work := compaction{schema: schema, emit: func(f *family, key, value []byte) error {
 		if f != nil {
 			return add(f.Group, f, key, value)
 		}
@@ -154,14 +173,14 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 		}
 		return nil
 	}}
-	c.judge.init(s.gcNow(), math.MaxUint64)
-	c.merge.reset(sources)
-	if err := c.run(); err != nil {
+	work.judge.Init(s.gcClock.Now(), math.MaxUint64)
+	work.merge.reset(sources)
+	if err := work.run(); err != nil {
 		return nil, err
 	}
 	files = map[string]*file{}
 	for _, name := range slices.Sorted(maps.Keys(writers)) {
-		f, err := writers[name].finish(ctx, s)
+		f, err := writers[name].finish(ctx, s.files)
 		if err != nil {
 			return files, err
 		}
@@ -174,76 +193,83 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	return files, nil
 }
 
-// minorLoop writes out frozen memtables. It also freezes memtables: under memory pressure the
-// largest one, and when the commit log grows too long the one with its oldest record.
-func (s *Server) minorLoop() {
-	w := minorWork{s: s, slot: sched.NewSlot()}
-	for {
-		select {
-		case <-s.closing:
-			return
-		case <-s.minorQueue.Wake:
-		}
-		for more := true; more; {
-			more = w.next()
-		}
-	}
+// minorLoop writes out frozen memtables, one tablet at a time: see sched.Slot. It also freezes
+// memtables: under memory pressure the largest one, and when the commit log grows too long the one
+// with its oldest record.
+type minorLoop struct {
+	cfg       *Config
+	life      *lifetime
+	served    *TabletMap
+	memory    *budget.Writes
+	commitLog *serverLog
+	written   func(*Tablet) // called after a tablet was written out
+
+	queue *sched.Queue[*Tablet]
+	slot  sched.Slot
+	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
+	stuck   *Tablet
+	blocked atomic.Pointer[error] // the last failure, until memtables can be written out again
 }
 
-// minorWork is the state of minorLoop, which works on one tablet at a time: see sched.Slot.
-type minorWork struct {
-	s    *Server
-	slot sched.Slot
-	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
-	stuck *Tablet
+// run works until the server closes.
+func (l *minorLoop) run() {
+	for {
+		select {
+		case <-l.life.closing:
+			return
+		case <-l.queue.Wake:
+		}
+		for more := true; more; {
+			more = l.next()
+		}
+	}
 }
 
 // next starts writing out a tablet, or freezes a memtable. It returns false if neither is due.
-func (w *minorWork) next() bool {
-	w.slot.Acquire()
-	t := w.s.minorQueue.Take()
+func (l *minorLoop) next() bool {
+	l.slot.Acquire()
+	t := l.queue.Take()
 	if t == nil {
-		defer w.slot.Release()
-		return w.s.relieve()
+		defer l.slot.Release()
+		return l.relieve()
 	}
-	t.minorPending.Store(true)
-	w.s.background.Go(func() {
-		defer w.s.minorQueue.WakeUp()
-		defer w.slot.Release()
-		w.write(t)
+	t.minor.pending.Store(true)
+	l.life.background.Go(func() {
+		defer l.queue.WakeUp()
+		defer l.slot.Release()
+		l.write(t)
 	})
 	return true
 }
 
 // write writes out a tablet. If that fails, it is retried later, and other tablets do not wait for
 // it.
-func (w *minorWork) write(t *Tablet) {
-	s := w.s
+func (l *minorLoop) write(t *Tablet) {
 	again := func(pause time.Duration) {
 		time.AfterFunc(pause, func() {
-			t.minorPending.Store(false)
-			s.minorQueue.Add(t)
+			t.minor.pending.Store(false)
+			l.queue.Add(t)
 		})
 	}
-	free, err := t.minorIfFree(w.slot.With(s.ctx))
+	free, err := t.minor.runIfFree(l.slot.With(l.life.ctx))
 	switch {
 	case !free:
 		again(busyPause)
 	case err == nil || errors.Is(err, errUnloaded):
-		t.minorPending.Store(false)
-		t.minorFailures = 0
-		if w.stuck == t || s.writesBlocked() != nil { // a full disk has space again
-			s.blocked.Store(nil)
+		t.minor.pending.Store(false)
+		t.minor.failures = 0
+		if l.stuck == t || l.writesBlocked() != nil { // a full disk has space again
+			l.blocked.Store(nil)
 		}
-		s.mergeQueue.Add(t)
-		s.releaseLogs()
-	case s.ctx.Err() != nil:
+		l.written(t)
+		l.commitLog.release()
+	case l.life.ctx.Err() != nil:
 	default:
-		pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
-		t.minorFailures++
-		s.log.Error("minor compaction failed", "tablet", t.id, "err", err, "retry_in", pause)
-		w.stuck = t
-		s.blocked.Store(&err)
+		pause := min(retryPauseMin<<min(t.minor.failures, 10), retryPauseMax)
+		t.minor.failures++
+		l.cfg.Logger.Error("minor compaction failed", "tablet", t.id, "err", err, "retry_in", pause)
+		l.stuck = t
+		l.blocked.Store(&err)
 		again(pause)
 	}
 }
@@ -255,96 +281,37 @@ const (
 	busyPause     = 5 * time.Millisecond // while another goroutine splits, merges or compacts the tablet
 )
 
-// sleep waits for d or until the server closes.
-func (s *Server) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-s.closing:
-	case <-timer.C:
-	}
-}
-
 // writesBlocked returns the error if memtables cannot be written out because the disks are full.
-func (s *Server) writesBlocked() error {
-	if err := s.blocked.Load(); err != nil && errors.Is(*err, blobfs.ErrDiskFull) {
+func (l *minorLoop) writesBlocked() error {
+	if err := l.blocked.Load(); err != nil && errors.Is(*err, blobfs.ErrDiskFull) {
 		return *err
 	}
 	return nil
 }
 
-// logIsWeak reports whether memtable entries are in a part of the log that lacks redundancy.
-func (s *Server) logIsWeak() bool {
-	weak := s.logWriter.Weak()
-	return weak > 0 && s.commits.Covered(s.redo()) < weak
-}
-
 // relieve freezes a memtable if the memory or log limit requires it, and reports whether it did.
-func (s *Server) relieve() bool {
+func (l *minorLoop) relieve() bool {
 	var victim *Tablet
 	switch {
-	case s.pressed.Swap(false) || s.memtables.Load() > s.cfg.MemtablesBytesMax*5/8:
+	case l.memory.Pressed():
 		most := int64(0)
-		for _, t := range s.allTablets() {
-			if n := t.activeBytes(); n > most && !t.minorPending.Load() {
+		for _, t := range l.served.all() {
+			if n := t.views.activeBytes(); n > most && !t.minor.pending.Load() {
 				victim, most = t, n
 			}
 		}
-	case s.commits.Pending(s.redo()) > s.cfg.LogBytesMax, s.logIsWeak():
+	case l.commitLog.pending() > l.cfg.LogBytesMax, l.commitLog.isWeak():
 		oldest := uint64(math.MaxUint64)
-		for _, t := range s.allTablets() {
-			if seq := t.unflushed(); seq != 0 && seq < oldest {
+		for _, t := range l.served.all() {
+			if seq := t.views.unflushed(); seq != 0 && seq < oldest {
 				victim, oldest = t, seq
 			}
 		}
 	}
 	// Freezing more of a tablet that is being written out, or waits for a retry, releases no memory
 	// sooner.
-	if victim == nil || victim.minorPending.Load() {
+	if victim == nil || victim.minor.pending.Load() {
 		return false
 	}
-	return s.commits.Between(victim.freeze) == nil
-}
-
-// activeBytes returns the memory of the active memtable's entries.
-func (t *Tablet) activeBytes() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if v := t.mu.current; v != nil && v.active.Len() > 0 {
-		return v.active.Bytes()
-	}
-	return 0
-}
-
-// redo returns the server's redo point: every commit with a lower sequence number is in files.
-func (s *Server) redo() uint64 {
-	// Loaded first: a commit that is applied meanwhile is then above it.
-	redo := s.appliedNext.Load()
-	for _, t := range s.allTablets() {
-		if seq := t.unflushed(); seq != 0 {
-			redo = min(redo, seq)
-		}
-	}
-	return redo
-}
-
-// releaseLogs releases the log space that no tablet needs.
-func (s *Server) releaseLogs() {
-	redo := s.redo()
-	s.logWriter.Release(s.commits.Covered(redo))
-	s.oldLogs.Lock()
-	var done []blobfs.ID
-	s.oldLogs.list = slices.DeleteFunc(s.oldLogs.list, func(l oldLog) bool {
-		if l.maxSeq >= redo {
-			return false
-		}
-		done = append(done, l.id)
-		return true
-	})
-	s.oldLogs.Unlock()
-	for _, id := range done {
-		if err := s.cfg.Blobs.RemoveLog(s.ctx, id); err != nil {
-			s.log.Warn("commit log not removed", "log", id.String(), "err", err) // the next start finds it
-		}
-	}
+	return l.commitLog.commits.Between(victim.writer.freeze) == nil
 }

@@ -10,13 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/sortedrun"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // openings counts opened and closed blobs, and can be made to fail.
@@ -208,13 +206,13 @@ func TestRunRecordsLargest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeAll()
-	before := e.memory.cache.Stats().Budget
+	before := e.readMemory.Cache().Stats().Budget
 	release, err := r.memory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*sortedrun.ReadAheadBytes+4*most); got != want {
+	if got, want := before-e.readMemory.Cache().Stats().Budget, int64(len(runs)*2*sortedrun.ReadAheadBytes+4*most); got != want {
 		t.Errorf("a load reserves %d bytes, want %d", got, want)
 	}
 }

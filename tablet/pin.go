@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -23,7 +24,7 @@ const pinRetry = 10 * time.Second
 // pins holds the files of in-memory groups in memory, each from its first read on (paper §6,
 // "Locality groups").
 type pins struct {
-	memory *readMemory
+	memory *budget.Reads
 	queue  chan *opened
 	log    *slog.Logger
 	began  time.Time // origin of retry times, on the monotonic clock
@@ -32,7 +33,7 @@ type pins struct {
 	lacking atomic.Int64 // bytes of files that did not fit
 }
 
-func newPins(m *readMemory, log *slog.Logger) *pins {
+func newPins(m *budget.Reads, log *slog.Logger) *pins {
 	return &pins{memory: m, queue: make(chan *opened, pinQueue), log: log, began: time.Now()}
 }
 
@@ -51,7 +52,7 @@ type pinning struct {
 
 	// mu guards the fields below, and is held when the pinned data changes. Never held across I/O.
 	mu     sync.Mutex
-	bytes  int64 // counted in readMemory
+	bytes  int64 // counted in budget.Reads
 	lacked int64 // counted in pins.lacking
 }
 
@@ -92,7 +93,7 @@ func (ps *pins) load(ctx context.Context, o *opened) {
 	}
 	granted := int64(0)
 	err := o.table.Pin(ctx, o.lo, o.hi, func(n int64) bool {
-		if !ps.memory.pin(n) {
+		if !ps.memory.Pin(n) {
 			return false
 		}
 		granted += n
@@ -114,7 +115,7 @@ func (ps *pins) load(ctx context.Context, o *opened) {
 	case ctx.Err() == nil:
 		ps.log.Warn("file of an in-memory group not loaded, reading from disk", "blob", o.table.Name(), "err", err)
 	}
-	ps.memory.unpin(granted)
+	ps.memory.Unpin(granted)
 	o.pin.retryAt.Store(int64(time.Since(ps.began) + pinRetry))
 	o.pin.state.CompareAndSwap(pinWaits, pinFailed)
 }
@@ -126,7 +127,7 @@ func (ps *pins) drop(o *opened) {
 	if o.pin.state.Swap(pinNone) == pinDone {
 		o.table.Unpin()
 		ps.files.Add(-1)
-		ps.memory.unpin(o.pin.bytes)
+		ps.memory.Unpin(o.pin.bytes)
 		o.pin.bytes = 0
 	}
 	ps.clear(o)
@@ -138,15 +139,15 @@ func (ps *pins) clear(o *opened) {
 	o.pin.lacked = 0
 }
 
-// pinLoop loads requested files one at a time. All of them are read from disk meanwhile.
-func (s *Server) pinLoop() {
+// loop loads requested files one at a time until the server closes. All of them are read from disk meanwhile.
+func (ps *pins) loop(life *lifetime) {
 	for {
 		select {
-		case o := <-s.pins.queue:
-			s.pins.load(s.ctx, o)
+		case o := <-ps.queue:
+			ps.load(life.ctx, o)
 			o.release()
-		case <-s.closing:
-			s.pins.drain()
+		case <-life.closing:
+			ps.drain()
 			return
 		}
 	}
@@ -170,7 +171,7 @@ func (t *Tablet) unpinOthers(before *schema) {
 	if len(before.inMemory) == 0 {
 		return
 	}
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
 )
 
 // pinWorld is a table with an in-memory group, m, and another, in a server that counts its reads.
@@ -105,8 +106,8 @@ func (w *pinWorld) settled() ReadMemory {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		waits := false
-		for _, t := range w.s.allTablets() {
-			v, _, err := t.acquire()
+		for _, t := range w.s.served.all() {
+			v, _, err := t.views.acquire()
 			if err != nil {
 				continue
 			}
@@ -119,7 +120,7 @@ func (w *pinWorld) settled() ReadMemory {
 		}
 		if !waits {
 			m := w.s.Stats().Memory
-			if sum := m.Open + m.Pinned + w.s.memory.cache.Stats().Budget; sum > m.Total+m.Total/cacheStep {
+			if sum := m.Open + m.Pinned + w.s.readMemory.Cache().Stats().Budget; sum > m.Total+m.Total/budget.CacheStep {
 				w.t.Errorf("I13: %+v: %d bytes with the cache's", m, sum)
 			}
 			return m
@@ -205,8 +206,8 @@ func TestInMemoryGroupIsReleased(t *testing.T) {
 	if err := w.s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if m := w.s.Stats().Memory; m.Open != 0 || m.Pinned != 0 || m.PinnedFiles != 0 || w.s.memory.cache.Stats().Budget != m.Total {
-		t.Errorf("a closed server: %+v, cache %d", m, w.s.memory.cache.Stats().Budget)
+	if m := w.s.Stats().Memory; m.Open != 0 || m.Pinned != 0 || m.PinnedFiles != 0 || w.s.readMemory.Cache().Stats().Budget != m.Total {
+		t.Errorf("a closed server: %+v, cache %d", m, w.s.readMemory.Cache().Stats().Budget)
 	}
 }
 
@@ -357,8 +358,8 @@ func TestInMemoryGroupUnderTraffic(t *testing.T) {
 	}
 	w.read()
 	m, counted, files := w.settled(), int64(0), int64(0)
-	for _, tab := range w.s.allTablets() {
-		v, _, err := tab.acquire()
+	for _, tab := range w.s.served.all() {
+		v, _, err := tab.views.acquire()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -166,7 +166,7 @@ type amplification struct {
 // policyRun is a locality group with its files, oldest first. A file is the ascending list of its
 // rows.
 type policyRun struct {
-	policy mergePolicy
+	Policy mergePolicy
 	files  [][]uint32
 	there  []bool
 	rows   int
@@ -190,7 +190,7 @@ func (r *policyRun) flush(mem map[uint32]bool) {
 		for i, f := range r.files {
 			sizes[i] = int64(len(f))
 		}
-		from, to := r.policy.pick(sizes)
+		from, to := r.Policy.pick(sizes)
 		if to-from < 2 {
 			return
 		}
@@ -249,7 +249,7 @@ func (r *policyRun) sample(key func() uint32) {
 // runPolicy writes and reads a group of n rows by the pattern, with memtables of memtable entries.
 func runPolicy(p mergePolicy, pattern keyPattern, n, memtable int) amplification {
 	rng := rand.New(rand.NewPCG(7, uint64(n)))
-	r := &policyRun{policy: p, there: make([]bool, n)}
+	r := &policyRun{Policy: p, there: make([]bool, n)}
 	put := func(keys []uint32, after func(i int)) {
 		mem, in := map[uint32]bool{}, 0
 		for i, k := range keys {

@@ -6,11 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // countedFiles counts reads of sealed blobs, bytes written to blobs, and their current size.
@@ -105,7 +104,7 @@ type policyTablet struct {
 	files    *countedFiles
 	memtable int // bytes at which it is written out
 	held     int // approximate bytes in it, with the overhead of cells, which varies
-	live     float64
+	Live     float64
 	compact  int64        // bytes that compactions read
 	counts   policyCounts // of reads, and of writes since a phase began
 	batch    sync.WaitGroup
@@ -172,7 +171,7 @@ func (m *policyTablet) apply(row []byte, isNew bool, cells ...table.Mutation) {
 	m.put += float64(bytes)
 	m.held += bytes + len(cells)*cellOverhead
 	if isNew {
-		m.live += float64(bytes)
+		m.Live += float64(bytes)
 	}
 	m.batch.Add(1)
 	m.Apply(testTable, &table.RowMutation{Row: row, Mutations: cells}, func(_ int64, err error) {
@@ -209,8 +208,8 @@ func (m *policyTablet) flushNow() {
 	c := &m.counts
 	c.samples++
 	c.written += (float64(written) - m.before) / m.put
-	c.space += float64(there) / m.live
-	c.spaceMost = max(c.spaceMost, float64(most)/m.live)
+	c.space += float64(there) / m.Live
+	c.spaceMost = max(c.spaceMost, float64(most)/m.Live)
 	c.files += float64(len(m.sstables()))
 }
 
@@ -225,7 +224,7 @@ func (c *countedFiles) take() (written, there, most int64) {
 
 // sstables returns the tablet's files. Nothing compacts them meanwhile, so they stay.
 func (m *policyTablet) sstables() []*file {
-	v, _, err := m.tabletOfTest().acquire()
+	v, _, err := m.tabletOfTest().views.acquire()
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -264,7 +263,7 @@ func (m *policyTablet) get(row []byte) {
 
 // trim evicts what is above the cache's budget, which otherwise happens in the background.
 func (m *policyTablet) trim() {
-	cache := m.memory.cache
+	cache := m.readMemory.Cache()
 	cache.Resize(cache.Stats().Budget)
 }
 

@@ -133,7 +133,7 @@ func (r *reader) release() {
 }
 
 func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Program, emit Emit) error {
-	v, snap, err := t.acquire()
+	v, snap, err := t.views.acquire()
 	if err != nil {
 		return err
 	}
@@ -195,11 +195,11 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 	}
 	r.selection.init(f, r.schema, visible)
 	r.selection.eval = &of.eval
-	r.judge.init(t.server.gcNow(), snap)
+	r.judge.Init(t.server.gcClock.Now(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
 	r.most, r.paused = nil, false
-	r.gate = t.server.large
+	r.gate = t.server.largeReads
 	return nil
 }
 
@@ -291,7 +291,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 // scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
-	v, snap, err := t.acquire()
+	v, snap, err := t.views.acquire()
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ const (
 
 // readRowsOf reads the keys from index from on, as far as they are in t, and returns their number.
 func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from int, f *table.Program, emit EmitNth) (n int, err error) {
-	v, snap, err := t.acquire()
+	v, snap, err := t.views.acquire()
 	if err != nil {
 		return 0, err
 	}

@@ -52,20 +52,20 @@ func TestFilesOfReassignedTabletStay(t *testing.T) {
 						}
 					}
 				}
-				tab := s.allTablets()[0]
+				tab := s.served.all()[0]
 				if what == "minor" {
-					tab.minorMu.Lock() // minorLoop must not get the error
-					defer tab.minorMu.Unlock()
-					if err := s.commits.Between(tab.freeze); err != nil {
+					tab.minor.mu.Lock() // minorLoop must not get the error
+					defer tab.minor.mu.Unlock()
+					if err := s.commitLog.commits.Between(tab.writer.freeze); err != nil {
 						t.Fatal(err)
 					}
 				}
 				m.on.Store(true)
 				if what == "minor" {
-					if err := tab.minorLocked(t.Context()); err == nil {
+					if err := tab.minor.runLocked(t.Context()); err == nil {
 						t.Fatal("the minor compaction did not fail")
 					}
-				} else if err := tab.major(t.Context()); err == nil {
+				} else if err := tab.merge.major(t.Context()); err == nil {
 					t.Fatal("the major compaction did not fail")
 				}
 				saved, err := m.Load(t.Context(), tab.table, tab.end)
@@ -100,7 +100,7 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: ErrMetaChanged, unsent: true}
 	s.cfg.Metadata = m
 	blobs := func() (n int) {
-		s.deletions.run(t.Context())
+		s.deletions.Run(t.Context())
 		for _, dir := range []string{"/d0/blobs", "/d1/blobs"} {
 			names, err := f.fs.ReadDir(dir)
 			if err != nil {
@@ -114,22 +114,22 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := blobs()
-	tab := s.allTablets()[0]
-	tab.minorMu.Lock() // minorLoop must not get the error
-	if err := s.commits.Between(tab.freeze); err != nil {
+	tab := s.served.all()[0]
+	tab.minor.mu.Lock() // minorLoop must not get the error
+	if err := s.commitLog.commits.Between(tab.writer.freeze); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		m.on.Store(true)
-		if err := tab.minorLocked(t.Context()); !errors.Is(err, ErrMetaUnsent) {
+		if err := tab.minor.runLocked(t.Context()); !errors.Is(err, ErrMetaUnsent) {
 			t.Fatalf("the minor compaction failed with %v", err)
 		}
 	}
 	if n := blobs(); n != before {
 		t.Errorf("%d blobs before three tries, %d after them", before, n)
 	}
-	err := tab.minorLocked(t.Context())
-	tab.minorMu.Unlock()
+	err := tab.minor.runLocked(t.Context())
+	tab.minor.mu.Unlock()
 	if err != nil || blobs() != before+1 {
 		t.Errorf("when it is tried: %v, %d blobs more", err, blobs()-before)
 	}

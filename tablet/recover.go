@@ -8,12 +8,9 @@ import (
 	"io"
 	"slices"
 
-	"github.com/steledb/stele/tablet/logbody"
-
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/logbody"
 )
 
 // logRecovery recovers a server from the commit logs of its earlier runs.
@@ -37,7 +34,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 			t.unload(false)
 			return err
 		}
-		s.byTable[t.table] = (*s.tables.Load())[l.Schema.Name]
+		s.byTable[t.table] = (*s.served.tables.Load())[l.Schema.Name]
 		next = max(next, l.Meta.Redo+1)
 	}
 	logs, err := s.oldLogsInOrder(ctx)
@@ -48,48 +45,17 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 		if l.maxSeq, err = s.replay(ctx, l.id); err != nil {
 			return fmt.Errorf("recover from commit log %s: %w", l.id, err)
 		}
-		s.oldLogs.list = append(s.oldLogs.list, l)
+		s.commitLog.old.list = append(s.commitLog.old.list, l)
 		next = max(next, l.maxSeq+1)
 	}
-	if err := s.beginLog(ctx, next); err != nil {
+	if err := s.commitLog.begin(ctx, next, s.deletions.AddLog); err != nil {
 		return err
 	}
-	for _, t := range s.allTablets() {
+	for _, t := range s.served.all() {
 		// The applier has no work yet, so this goroutine may do its work.
-		t.freeze()
+		t.writer.freeze()
 	}
-	s.releaseLogs()
-	return nil
-}
-
-// beginLog begins the server's commit log with the sequence number next.
-func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := storage.NewLogBlob(s.cfg.Blobs, s.deletions.addLog, ErrClosed)
-	s.logWriter = w
-	if !s.cfg.LogLater {
-		if err := s.BeginLog(ctx); err != nil {
-			return err
-		}
-	}
-	s.appliedNext.Store(next)
-	s.commits = commitlog.New(&reportingAppender{LogWriter: w, server: s}, next, commitlog.Config{
-		BatchBytesMax: int(s.cfg.LogBatchBytes),
-		CommitWait:    s.cfg.OverloadWait,
-		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
-	})
-	return nil
-}
-
-// BeginLog creates the commit log on disk, if that has not been done and there is space. Load does
-// so too. Errors: ErrClosed, those of Blobs.
-func (s *Server) BeginLog(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	err := s.logWriter.Open(ctx)
-	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
-		return fmt.Errorf("create commit log: %w", err)
-	}
+	s.commitLog.release()
 	return nil
 }
 
@@ -172,14 +138,14 @@ func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, 
 				continue // of a dropped table
 			}
 			t := sv.at(row)
-			if t == nil || last <= t.metaMu.meta.Redo {
+			if t == nil || last <= t.meta.current.Redo {
 				continue // in a file
 			}
-			if err := t.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
+			if err := t.writer.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
 				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, t.id, err)
 			}
-			t.applied.Store(max(t.applied.Load(), last))
-			t.stamped.Store(max(t.stamped.Load(), rec.Time))
+			t.views.applied.Store(max(t.views.applied.Load(), last))
+			t.writer.stamped.Store(max(t.writer.stamped.Load(), rec.Time))
 			if err := s.spill(ctx, t); err != nil {
 				return 0, err
 			}
@@ -189,35 +155,16 @@ func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, 
 
 // spill writes out a memtable that has filled up during recovery.
 func (s *logRecovery) spill(ctx context.Context, t *Tablet) error {
-	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
+	if s.diskWasFull || t.writer.mem.Bytes() < s.cfg.MemtableBytes && s.writeMemory.Memtables() < s.cfg.MemtablesBytesMax/2 {
 		return nil
 	}
-	t.freeze()
-	err := t.minor(ctx)
+	t.writer.freeze()
+	err := t.minor.run(ctx)
 	if errors.Is(err, blobfs.ErrDiskFull) {
 		// Holding the log in memory is better than not serving.
 		s.diskWasFull = true
-		s.log.Warn("disk full: replaying commit log into memory", "tablet", t.id, "memtables", s.memtables.Load())
+		s.log.Warn("disk full: replaying commit log into memory", "tablet", t.id, "memtables", s.writeMemory.Memtables())
 		return nil
 	}
 	return err
-}
-
-// reportingAppender reports a permanent failure of the log to the server.
-type reportingAppender struct {
-	storage.LogWriter
-	server *Server
-}
-
-func (a *reportingAppender) Append(ctx context.Context, p []byte) (int64, error) {
-	pos, err := a.LogWriter.Append(ctx, p)
-	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) && ctx.Err() == nil {
-		a.server.failure.Do(func() {
-			a.server.log.Error("commit log failed, no more writes accepted", "err", err)
-			if f := a.server.cfg.OnFailure; f != nil {
-				go f(err)
-			}
-		})
-	}
-	return pos, err
 }

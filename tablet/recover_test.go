@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // T3: recovery finds a record's tablet by table and row: the tablet that the record names may have
@@ -42,11 +41,11 @@ func TestRecoveryByRow(t *testing.T) {
 		}
 	}
 	for i, want := range map[uint64]int{1: 2, 2: 2, 3: 0} {
-		for _, tb := range e.allTablets() {
+		for _, tb := range e.served.all() {
 			if tb.id != i {
 				continue
 			}
-			v, _, err := tb.acquire()
+			v, _, err := tb.views.acquire()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ func TestRowDeletedWhileFamilyMoves(t *testing.T) {
 		e.mustApply("row", set("f", "q", 1, "old"), set("other", "q", 1, "old"))
 		e.compact(false)
 		e.move("f", "new")
-		x := e.allTablets()[0]
+		x := e.served.all()[0]
 		var looks atomic.Int64 // others read it too
 		gone := make(chan struct{})
 		look := func() {

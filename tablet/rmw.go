@@ -8,11 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/steledb/stele/tablet/latch"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/latch"
 )
 
 // CheckAndMutate applies yes to the row if predicate passes any cell of it, and no otherwise. It
@@ -49,7 +48,7 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 		if len(branch.mutations) == 0 {
 			continue
 		}
-		_, err := as.s.checked(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
+		_, err := as.s.writes.check(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
 		// a table that is hidden from the caller is reported as missing
 		if errors.Is(err, api.ErrNoTable) {
 			return err
@@ -73,15 +72,15 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 		rm := &table.RowMutation{Row: row}
 		result.Cells = nil
 		// A caller with read access to the columns of the rules sees all their cells.
-		if err := s.checkRules(t.schema.Load().table, rules, as.a); err != nil {
+		if err := s.writes.checkRules(t.schema.Load().table, rules, as.a); err != nil {
 			return nil, err
 		}
 		for i := range rules {
 			if err := r.applyRule(ctx, t, rm, &rules[i]); err != nil {
 				return nil, &table.ElementError{What: "rule", Index: i, Err: err}
 			}
-			if n := rowMutationBytes(rm); n > s.mutationMax() {
-				return nil, &table.LimitError{What: "row mutation bytes", Limit: s.mutationMax(), Got: n}
+			if n := rowMutationBytes(rm); n > s.writes.mutationMax() {
+				return nil, &table.LimitError{What: "row mutation bytes", Limit: s.writes.mutationMax(), Got: n}
 			}
 		}
 		for i := range rm.Mutations {
@@ -102,13 +101,13 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 	return result, nil
 }
 
-// checkRules checks rules against a schema and the caller's access.
-func (s *Server) checkRules(sc *table.Schema, rules []table.Rule, a Access) error {
-	if a != nil {
-		return a.Modify(sc, rules)
+// checkRules checks rules against a schema and the access of their caller.
+func (a *admission) checkRules(sc *table.Schema, rules []table.Rule, of Access) error {
+	if of != nil {
+		return of.Modify(sc, rules)
 	}
 	for i := range rules {
-		if err := rules[i].Validate(sc, s.limits); err != nil {
+		if err := rules[i].Validate(sc, a.limits); err != nil {
 			return &table.ElementError{What: "rule", Index: i, Err: err}
 		}
 	}
@@ -127,7 +126,7 @@ func (r *reader) applyRule(ctx context.Context, t *Tablet, rm *table.RowMutation
 			return err
 		}
 		m := table.Set(rule.Family, rule.Qualifier, table.ServerTimestamp, slices.Clone(old.Value))
-		if old.Timestamp >= t.stampFloor() {
+		if old.Timestamp >= t.writer.stampFloor() {
 			m.Timestamp = old.Timestamp
 		}
 		at = len(rm.Mutations)
@@ -218,20 +217,20 @@ func (as For) lockExclusive(ctx context.Context, l *latch.Latch, f *table.Progra
 // meanwhile, it does nothing and returns errFenced or errChanged.
 func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
-	l := t.latches.Of(row)
+	l := t.fence.latches.Of(row)
 	if planted.On(planted.CheckWithoutLatch) {
 		l = new(latch.Latch)
 	}
 	if err := as.lockExclusive(ctx, l, f); err != nil {
 		return 0, err
 	}
-	if t.fence.Load() != nil {
+	if t.fence.raised.Load() != nil {
 		as.endTurn()
 		l.UnlockExclusive()
 		return 0, errFenced
 	}
 	sc := t.schema.Load()
-	floor := t.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
+	floor := t.writer.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
 	if as.a != nil {
 		as.a.Begin()
 	}
@@ -242,8 +241,8 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 	as.endTurn()
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {
-		if rm, err = s.checked(sc, rm, as.a); err == nil {
-			err = s.admit(t, rm)
+		if rm, err = s.writes.check(sc, rm, as.a); err == nil {
+			err = s.writes.admit(t, rm)
 		}
 		admitted = err == nil
 	}
@@ -252,7 +251,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 	}
 	if err != nil || !admitted {
 		if admitted {
-			s.uncharge(s.chargeBytes(rm))
+			s.writeMemory.Release(s.writes.chargeBytes(rm))
 		}
 		l.UnlockExclusive()
 		if err == nil {
@@ -268,7 +267,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		err   error
 	}
 	done := make(chan outcome, 1)
-	s.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	as.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
 		return o.stamp, o.err

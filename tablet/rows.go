@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/gcpolicy"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -18,7 +20,7 @@ type rows struct {
 	mems      []*memSource    // those of sources, reused
 	iters     []*sstable.Iter // those of sources, to be closed
 	cached    []*sstable.EntriesIter
-	judge     judge
+	judge     gcpolicy.Judge
 	schema    *schema
 	selection selection
 	limit     int64 // bytes of cells that one row may have
@@ -36,12 +38,12 @@ type rows struct {
 	bytes int64
 
 	quals    []byte // buffer of the row's qualifiers
-	versions []version
+	versions []gcpolicy.Version
 	values   [][]byte // those of versions
 	target   []byte
 	err      error
 
-	gate     *largeGate
+	gate     *budget.Large
 	reserved int64 // bytes reserved in gate
 	covered  int64 // bytes of cells that the reservation covers
 	yields   bool  // start over instead of waiting for memory
@@ -133,7 +135,7 @@ func (r *rows) readRow() {
 			return
 		}
 		if p.Kind == ikey.KindDeleteRow {
-			if seq := ikey.Seq(key); seq <= r.judge.snap {
+			if seq := ikey.Seq(key); r.judge.IsVisible(seq) {
 				r.rowFull = max(r.rowFull, seq)
 			}
 			r.step()
@@ -164,7 +166,7 @@ func (r *rows) readFamily() {
 			return
 		}
 		if p.Kind == ikey.KindDeleteFamily {
-			if seq := ikey.Seq(key); seq <= r.judge.snap {
+			if seq := ikey.Seq(key); r.judge.IsVisible(seq) {
 				r.familyFull = max(r.familyFull, seq)
 			}
 			r.step()
@@ -189,7 +191,7 @@ func (r *rows) readFamily() {
 
 // readColumn collects the cells of the column whose key part is in key.
 func (r *rows) readColumn() {
-	r.judge.column(&r.family.policy, r.familyFull)
+	r.judge.BeginColumn(&r.family.policy, r.familyFull)
 	qualifier, kept := []byte(nil), 0
 	for r.merge.valid() && r.err == nil {
 		key := r.merge.key()
@@ -203,24 +205,24 @@ func (r *rows) readColumn() {
 				r.err = err
 				return
 			}
-			r.judge.delete(start, end, seq)
-			if held := int64(len(r.judge.ranges)) * rangeBytes; held > r.limit {
+			r.judge.Delete(start, end, seq)
+			if held := int64(r.judge.Ranges()) * rangeBytes; held > r.limit {
 				r.tooLarge(held)
 				return
 			}
 			r.step()
 			continue
 		}
-		if r.judge.needsHistory() {
+		if r.judge.NeedsHistory() {
 			r.readHistory()
 			return
 		}
 		ts := ikey.Timestamp(key)
-		switch r.judge.version(ts, seq) {
-		case rest:
+		switch r.judge.Next(ts, seq) {
+		case gcpolicy.Rest:
 			r.skip(r.key)
 			return
-		case live:
+		case gcpolicy.Live:
 			if ts < r.selection.hints.Start {
 				r.skip(r.key)
 				return
@@ -245,7 +247,7 @@ func (r *rows) readColumn() {
 func (r *rows) readHistory() {
 	r.versions, r.values = r.versions[:0], r.values[:0]
 	defer r.dropHistory()
-	held := int64(len(r.judge.ranges)) * rangeBytes
+	held := int64(r.judge.Ranges()) * rangeBytes
 	for r.merge.valid() {
 		key := r.merge.key()
 		if !bytes.HasPrefix(key, r.key) {
@@ -259,13 +261,13 @@ func (r *rows) readHistory() {
 		if r.err = r.holdRow(r.bytes + held); r.err != nil {
 			return
 		}
-		r.versions = append(r.versions, version{ts: ikey.Timestamp(key), seq: ikey.Seq(key)})
+		r.versions = append(r.versions, gcpolicy.Version{Timestamp: ikey.Timestamp(key), Seq: ikey.Seq(key)})
 		r.values = append(r.values, value)
 		if r.step(); r.err != nil {
 			return
 		}
 	}
-	if err := r.judge.settle(r.ctx, r.versions); err != nil {
+	if err := r.judge.Settle(r.ctx, r.versions); err != nil {
 		r.err = fmt.Errorf("read rows: %w", err)
 		return
 	}
@@ -273,10 +275,10 @@ func (r *rows) readHistory() {
 	for i := range r.versions {
 		v := &r.versions[i]
 		h := &r.selection.hints
-		if v.verdict != live || v.ts < h.Start || h.End != 0 && v.ts >= h.End {
+		if v.Verdict != gcpolicy.Live || v.Timestamp < h.Start || h.End != 0 && v.Timestamp >= h.End {
 			continue
 		}
-		r.keep(qualifier, v.ts, r.values[i])
+		r.keep(qualifier, v.Timestamp, r.values[i])
 		if kept++; kept == h.MaxVersions || r.full() || r.err != nil {
 			break
 		}

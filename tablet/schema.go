@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/gcpolicy"
 )
 
 // schema is a table's schema, prepared for the hot paths. It is immutable.
 type schema struct {
 	table    *table.Schema
-	version  Version  // nil: current until SetSchema
+	Version  Version  // nil: current until SetSchema
 	families []family // sorted by name, as in table
 	inMemory []string // names of in-memory groups
 }
@@ -17,13 +18,13 @@ type schema struct {
 type family struct {
 	table.Family
 	index  int
-	policy policy
+	policy gcpolicy.Policy
 }
 
 func newSchema(t *table.Schema, v Version) *schema {
-	s := &schema{table: t, version: v, families: make([]family, len(t.Families))}
+	s := &schema{table: t, Version: v, families: make([]family, len(t.Families))}
 	for i := range t.Families {
-		s.families[i] = family{Family: t.Families[i], index: i, policy: newPolicy(&t.Families[i].GC)}
+		s.families[i] = family{Family: t.Families[i], index: i, policy: gcpolicy.New(&t.Families[i].GC)}
 	}
 	for i := range t.Groups {
 		if t.Groups[i].InMemory {

@@ -2,7 +2,10 @@ package tablet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
@@ -32,9 +35,180 @@ func (l *Loaded) Ref() Ref { return Ref{l.Table, string(l.End)} }
 
 func (t *Tablet) ref() Ref { return Ref{t.table, string(t.end)} }
 
+// TabletMap holds the tablets that a server serves: by table and row for operations, and by name for
+// changes of a tablet. Reading it takes no lock.
+type TabletMap struct {
+	partial bool // other servers may have tablets of any table
+
+	// tables maps table names to their served tablets. The map is immutable and is replaced as a
+	// whole.
+	tables atomic.Pointer[map[string]*served]
+
+	// mu serializes changes of tables and of the tablets' schemas, and guards splitPending. Never
+	// held across I/O.
+	mu           sync.Mutex
+	splitPending map[Ref]bool // tablets that are being split off
+}
+
+func newTabletMap(partial bool) *TabletMap {
+	m := &TabletMap{partial: partial, splitPending: map[Ref]bool{}}
+	m.tables.Store(&map[string]*served{})
+	return m
+}
+
+// served holds the tablets of one table that are served here, in the order of their ranges.
+type served struct {
+	id       uint64
+	tablets  []*Tablet
+	renewing chan struct{} // holds a value while the schema is being read; shared by all versions of a table's served
+}
+
+// withTablets returns a copy of sv with the given tablets.
+func (sv *served) withTablets(tablets []*Tablet) *served {
+	return &served{id: sv.id, tablets: tablets, renewing: sv.renewing}
+}
+
+// change replaces the map of tables with a copy to which change was applied.
+func (m *TabletMap) change(change func(tables map[string]*served)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := *m.tables.Load()
+	tables := make(map[string]*served, len(old)+1)
+	maps.Copy(tables, old)
+	change(tables)
+	m.tables.Store(&tables)
+}
+
+// add makes a tablet reachable under its table's name. If another table is served under that name,
+// one of the two was dropped. If it is the other one, it is replaced and returned: its tablets must
+// be discarded. Errors: ErrServed, and api.ErrNoTable if the tablet's own table was dropped.
+func (m *TabletMap) add(name string, t *Tablet) (dropped *served, err error) {
+	m.change(func(tables map[string]*served) {
+		n := &served{id: t.table, renewing: make(chan struct{}, 1)}
+		old := tables[name]
+		switch {
+		case old != nil && old.id == t.table:
+			n = old.withTablets(slices.Clone(old.tablets))
+		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
+			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
+			return
+		default:
+			dropped = old
+		}
+		at, same := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
+			return compareEnds(a.end, b.end)
+		})
+		if same || at > 0 && string(n.tablets[at-1].end) > string(t.start) ||
+			at < len(n.tablets) && (len(t.end) == 0 || string(n.tablets[at].start) < string(t.end)) {
+			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
+			return
+		}
+		n.unifySchemas(t)
+		n.tablets = slices.Insert(n.tablets, at, t)
+		tables[name] = n
+	})
+	if err != nil {
+		return nil, err
+	}
+	return dropped, nil
+}
+
+// drop removes the table with that name and id, if it is served, and returns it.
+func (m *TabletMap) drop(tableName string, id uint64) (dropped *served) {
+	m.change(func(tables map[string]*served) {
+		if sv := tables[tableName]; sv != nil && sv.id == id {
+			dropped = sv
+			delete(tables, tableName)
+		}
+	})
+	return dropped
+}
+
+// exchange replaces tablets with others of the same rows, for operations that begin later. It
+// returns false if the old ones are no longer served because their table was dropped.
+func (m *TabletMap) exchange(old, fresh []*Tablet) (done bool) {
+	m.change(func(tables map[string]*served) {
+		for name, sv := range tables {
+			at := slices.Index(sv.tablets, old[0])
+			if at < 0 {
+				continue
+			}
+			for _, t := range fresh { // under the lock, so that no schema change is missed
+				for _, o := range old {
+					if sc, now := o.schema.Load(), t.schema.Load(); now == nil || sc != now && sc.follows(now) {
+						t.schema.Store(sc)
+					}
+				}
+			}
+			tables[name] = sv.withTablets(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
+			done = true
+		}
+	})
+	return done
+}
+
+// remove makes a tablet unreachable for operations that begin later.
+func (m *TabletMap) remove(t *Tablet) {
+	m.change(func(tables map[string]*served) {
+		for name, sv := range tables {
+			if at := slices.Index(sv.tablets, t); at >= 0 {
+				tables[name] = sv.withTablets(slices.Delete(slices.Clone(sv.tablets), at, at+1))
+			}
+		}
+	})
+}
+
+// table returns the served tablets of a table. The error is api.ErrNoTable, or api.ErrNotServing
+// if other servers may have tablets of it.
+func (m *TabletMap) table(tableName string) (*served, error) {
+	sv := (*m.tables.Load())[tableName]
+	switch {
+	case sv != nil:
+		return sv, nil
+	case m.partial:
+		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNotServing)
+	}
+	return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
+}
+
+// tabletsOf returns the served tablets of a table in range order. Errors: as table.
+func (m *TabletMap) tabletsOf(tableName string) ([]*Tablet, error) {
+	sv, err := m.table(tableName)
+	if err != nil {
+		return nil, err
+	}
+	return sv.tablets, nil
+}
+
+// all returns all served tablets.
+func (m *TabletMap) all() []*Tablet {
+	var all []*Tablet
+	for _, sv := range *m.tables.Load() {
+		all = append(all, sv.tablets...)
+	}
+	return all
+}
+
+// at returns the tablet that holds row, or nil.
+func (sv *served) at(row []byte) *Tablet {
+	lo, hi := 0, len(sv.tablets)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if end := sv.tablets[mid].end; len(end) > 0 && string(end) < string(row) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(sv.tablets) || !sv.tablets[lo].holds(row) {
+		return nil
+	}
+	return sv.tablets[lo]
+}
+
 // find returns the tablet of that name, or nil if it is not served.
-func (s *Server) find(r Ref) *Tablet {
-	for _, sv := range *s.tables.Load() {
+func (m *TabletMap) find(r Ref) *Tablet {
+	for _, sv := range *m.tables.Load() {
 		if sv.id != r.Table {
 			continue
 		}
@@ -47,35 +221,35 @@ func (s *Server) find(r Ref) *Tablet {
 }
 
 // tablet returns the tablet of that name. The error is api.ErrNotServing or ErrSplitPending.
-func (s *Server) tablet(r Ref) (*Tablet, error) {
-	if t := s.find(r); t != nil {
+func (m *TabletMap) tablet(r Ref) (*Tablet, error) {
+	if t := m.find(r); t != nil {
 		return t, nil
 	}
-	if s.SplitPending(r) {
+	if m.SplitPending(r) {
 		return nil, fmt.Errorf("%v: %w", r, ErrSplitPending)
 	}
 	return nil, fmt.Errorf("%v: %w", r, api.ErrNotServing)
 }
 
 // Has reports whether the server has the tablet of that name.
-func (s *Server) Has(r Ref) bool { return s.find(r) != nil }
+func (m *TabletMap) Has(r Ref) bool { return m.find(r) != nil }
 
 // SplitPending reports whether a tablet is being split off: Metadata may have it, but it is not served
 // by its name yet.
-func (s *Server) SplitPending(r Ref) bool {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	return s.splitPending[r]
+func (m *TabletMap) SplitPending(r Ref) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.splitPending[r]
 }
 
 // setSplitPending records whether a tablet is being split off.
-func (s *Server) setSplitPending(r Ref, is bool) {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
+func (m *TabletMap) setSplitPending(r Ref, is bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if is {
-		s.splitPending[r] = true
+		m.splitPending[r] = true
 	} else {
-		delete(s.splitPending, r)
+		delete(m.splitPending, r)
 	}
 }
 
@@ -87,21 +261,21 @@ type Loaded struct {
 	Load      float64 // operations a second
 }
 
-// Loaded returns the server's tablets.
-func (s *Server) Loaded() []Loaded {
+// Loaded returns the tablets.
+func (m *TabletMap) Loaded() []Loaded {
 	var all []Loaded
-	for _, sv := range *s.tables.Load() {
+	for _, sv := range *m.tables.Load() {
 		for _, t := range sv.tablets {
-			all = append(all, Loaded{ID: t.id, Table: sv.id, End: t.end, Bytes: t.bytes(), Load: float64(t.load.rate.Load())})
+			all = append(all, Loaded{ID: t.id, Table: sv.id, End: t.end, Bytes: t.views.bytes(), Load: float64(t.load.rate.Load())})
 		}
 	}
 	return all
 }
 
 // Tables returns the ids of the tables of which the server has tablets, by name.
-func (s *Server) Tables() map[string]uint64 {
+func (m *TabletMap) Tables() map[string]uint64 {
 	tables := map[string]uint64{}
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *m.tables.Load() {
 		tables[name] = sv.id
 	}
 	return tables
@@ -109,8 +283,8 @@ func (s *Server) Tables() map[string]uint64 {
 
 // Schema returns the schema with which a table is served here, or nil if it is not. An Access is
 // called with it unless it is changed meanwhile.
-func (s *Server) Schema(tableName string) *table.Schema {
-	sv := (*s.tables.Load())[tableName]
+func (m *TabletMap) Schema(tableName string) *table.Schema {
+	sv := (*m.tables.Load())[tableName]
 	if sv == nil || len(sv.tablets) == 0 {
 		return nil
 	}
@@ -119,8 +293,8 @@ func (s *Server) Schema(tableName string) *table.Schema {
 
 // Overlaps reports whether the server has rows of a table above start and up to end; an empty end
 // means no bound.
-func (s *Server) Overlaps(tableID uint64, start, end []byte) bool {
-	for _, sv := range *s.tables.Load() {
+func (m *TabletMap) Overlaps(tableID uint64, start, end []byte) bool {
+	for _, sv := range *m.tables.Load() {
 		if sv.id == tableID && slices.ContainsFunc(sv.tablets, func(t *Tablet) bool {
 			return (len(t.end) == 0 || string(t.end) > string(start)) && (len(end) == 0 || string(t.start) < string(end))
 		}) {
@@ -128,4 +302,17 @@ func (s *Server) Overlaps(tableID uint64, start, end []byte) bool {
 		}
 	}
 	return false
+}
+
+// compareEnds orders the ends of ranges. An empty end means no bound and is the largest.
+func compareEnds(a, b []byte) int {
+	switch {
+	case len(a) == 0 && len(b) == 0:
+		return 0
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	}
+	return slices.Compare(a, b)
 }

@@ -2,25 +2,17 @@ package tablet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
-	"github.com/steledb/stele/tablet/sched"
-
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
-
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/deletion"
+	"github.com/steledb/stele/tablet/gcpolicy"
+	"github.com/steledb/stele/tablet/sched"
 )
 
 // ErrClosed means that the server is closed or closing. It matches api.ErrUnavailable.
@@ -28,133 +20,117 @@ var ErrClosed = fmt.Errorf("tablet server closed: %w", api.ErrUnavailable)
 
 // Server serves tablets. Its methods are safe for concurrent use.
 type Server struct {
-	cfg     Config
-	partial bool // started by Start: other servers may have tablets of any table
-	log     *slog.Logger
-	limits  *table.Limits
-	memory  *readMemory
-	pins    *pins
-	large   *largeGate
+	cfg    Config
+	log    *slog.Logger
+	life   *lifetime
+	served *TabletMap
+	limits *table.Limits
+	pins   *pins
+	files  *sstables
 
-	commits   *commitlog.Log
-	logWriter *storage.LogBlob
+	// The bounds of memory (T7).
+	writeMemory      *budget.Writes
+	readMemory       *budget.Reads
+	largeReads       *budget.Large
+	compactionMemory *budget.Compactions
 
-	// tables maps table names to their served tablets. The map is immutable and is replaced as a
-	// whole.
-	tables       atomic.Pointer[map[string]*served]
-	tablesMu     sync.Mutex
-	splitPending map[Ref]bool
+	writes    *admission
+	commitLog serverLog
+	metadata  metaChanges
+	schemas   schemaRenewer
+	splits    splitter
+	minors    *minorLoop
+	merges    mergeLoop
 
-	// oldLogs are the logs of earlier runs of the server that some tablet may still need.
-	oldLogs struct {
-		sync.Mutex
-		list []oldLog
-	}
-
-	// gcClock is the latest time, in µs, at which a GC policy was evaluated. It never goes back
-	// with the wall clock, so a cell that a read found expired stays expired.
-	gcClock atomic.Int64
-
-	// appliedNext is above the sequence number of every applied commit and at or below that of
-	// every other.
-	appliedNext atomic.Uint64
-	memtables   atomic.Int64 // bytes of memtables that are not written out yet
-	lingering   atomic.Int64 // bytes of memtables that are written out but still held by reads
-	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
-	waiters     atomic.Int64 // writers that wait for memory
+	gcClock *gcpolicy.Clock
 
 	backlogs  backlogs
-	deletions *deletions
+	deletions *deletion.Queue
 
-	memoryFreed struct {
-		sync.Mutex
-		c chan struct{} // closed when memory may have become free
+	stats counters
+}
+
+// lifetime is the time for which a server's goroutines and operations run.
+type lifetime struct {
+	ctx       context.Context // of compactions; ends with the server
+	cancel    context.CancelFunc
+	closing   chan struct{} // closed when the server closes
+	closeOnce sync.Once
+
+	background sync.WaitGroup // goroutines that the server waits for when it closes
+}
+
+func newLifetime() *lifetime {
+	l := &lifetime{closing: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// end notifies all running work that the server is closing.
+func (l *lifetime) end() {
+	l.closeOnce.Do(func() { close(l.closing) })
+	l.cancel()
+}
+
+// sleep waits for d or until the server closes.
+func (l *lifetime) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-l.closing:
+	case <-timer.C:
 	}
-
-	minorQueue *sched.Queue[*Tablet]
-	mergeQueue *sched.Queue[*Tablet]
-	budget     *rate.Limiter       // bytes that merging and major compactions write
-	merging    *semaphore.Weighted // CompactionMemory
-	recovering *semaphore.Weighted // RecoveryMemory
-	learning   *semaphore.Weighted // LearnMemory, one holder at a time
-	blocked    atomic.Pointer[error]
-
-	pressed atomic.Bool // a writer found no memory
-
-	ctx        context.Context // of compactions; ends with Close
-	cancel     context.CancelFunc
-	closing    chan struct{}
-	closeOnce  sync.Once
-	background sync.WaitGroup
-	failure    sync.Once
-	stats      counters
-}
-
-type oldLog struct {
-	id     blobfs.ID
-	maxSeq uint64
-}
-
-// served holds the tablets of one table that are served here, in the order of their ranges.
-type served struct {
-	id       uint64
-	tablets  []*Tablet
-	renewing chan struct{} // holds a value while the schema is being read; shared by all versions of a table's served
-}
-
-// withTablets returns a copy of sv with the given tablets.
-func (sv *served) withTablets(tablets []*Tablet) *served {
-	return &served{id: sv.id, tablets: tablets, renewing: sv.renewing}
 }
 
 // Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
 // them. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
 func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
-	return newServer(cfg, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
+	return newServer(cfg, false, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
 }
 
 // Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
 // Server.Load. A table of which it serves nothing may still exist.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	return newServer(cfg, func(s *Server) error {
-		s.partial = true
-		return s.beginLog(ctx, 1)
-	})
+	return newServer(cfg, true, func(s *Server) error { return s.commitLog.begin(ctx, 1, s.deletions.AddLog) })
 }
 
-func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
+// newServer returns a server that prepare has given its commit log and first tablets. partial means
+// that other servers may have tablets of any table.
+func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	limits := table.DefaultLimits()
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, limits: &limits,
-		memory:     newReadMemory(cfg.CacheBytes),
-		minorQueue: sched.NewQueue[*Tablet](), mergeQueue: sched.NewQueue[*Tablet](),
-		closing: make(chan struct{}), splitPending: map[Ref]bool{},
-		budget: rate.NewLimiter(rate.Inf, 0),
+		cfg: cfg, log: cfg.Logger, limits: &limits, life: newLifetime(), served: newTabletMap(partial),
+		readMemory: budget.NewReads(cfg.CacheBytes),
+		largeReads: budget.NewLarge(cfg.LargeReadBytes, cfg.OverloadWait),
 	}
-	if n := cfg.CompactionBytesPerSecond; n > 0 {
-		s.budget = rate.NewLimiter(rate.Limit(n), budgetBurst)
-	}
-	s.pins, s.deletions = newPins(s.memory, s.log), newDeletions(cfg.Blobs, cfg.Logger)
-	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
-	s.recovering = semaphore.NewWeighted(cfg.RecoveryMemory)
-	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.memoryFreed.c = make(chan struct{})
-	s.tables.Store(&map[string]*served{})
+	minor := sched.NewQueue[*Tablet]()
+	s.writeMemory = budget.NewWrites(cfg.MemtablesBytesMax, minor.WakeUp)
+	s.compactionMemory = budget.NewCompactions(s.readMemory, cfg.CompactionMemory, cfg.RecoveryMemory, cfg.CompactionBytesPerSecond)
+	s.pins, s.deletions = newPins(s.readMemory, s.log), deletion.New(cfg.Blobs, cfg.Logger)
+	s.gcClock = gcpolicy.NewClock(cfg.Now)
+	s.files = &sstables{cfg: &s.cfg, memory: s.readMemory, compactions: s.compactionMemory, pins: s.pins, deletions: s.deletions, backlogs: &s.backlogs}
+	s.metadata = metaChanges{cfg: &s.cfg, life: s.life}
+	s.schemas = schemaRenewer{source: cfg.Schemas, life: s.life, served: s.served, drop: s.dropTable}
+	s.splits = splitter{cfg: &s.cfg, limits: s.limits, served: s.served}
+	s.commitLog.cfg, s.commitLog.life, s.commitLog.served = &s.cfg, s.life, s.served
+	s.merges = mergeLoop{cfg: &s.cfg, life: s.life, served: s.served, deletions: s.deletions, queue: sched.NewQueue[*Tablet](), slot: sched.NewSlot()}
+	s.minors = &minorLoop{cfg: &s.cfg, life: s.life, served: s.served, memory: s.writeMemory, commitLog: &s.commitLog,
+		written: s.merges.queue.Add, queue: minor, slot: sched.NewSlot()}
+	s.writes = &admission{cfg: &s.cfg, limits: s.limits, memory: s.writeMemory, closing: s.life.closing, blocked: s.minors.writesBlocked}
 	if err := prepare(s); err != nil {
-		s.cancel()
+		s.life.cancel()
 		s.releaseAll(context.Background())
 		return nil, err
 	}
-	s.background.Go(s.minorLoop)
-	s.background.Go(s.mergeLoop)
-	s.background.Go(s.timerLoop)
-	s.background.Go(s.pinLoop)
-	s.background.Go(func() { s.deletions.loop(s.ctx) })
+	s.life.background.Go(s.minors.run)
+	s.life.background.Go(s.merges.run)
+	s.life.background.Go(s.timerLoop)
+	s.life.background.Go(func() { s.pins.loop(s.life) })
+	s.life.background.Go(func() { s.deletions.Loop(s.life.ctx) })
 	return s, nil
 }
 
@@ -162,18 +138,14 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 // files until ctx ends.
 func (s *Server) releaseAll(ctx context.Context) {
 	s.pins.drain()
-	for _, sv := range *s.tables.Load() {
+	for _, sv := range *s.served.tables.Load() {
 		for _, t := range sv.tablets {
-			t.mu.Lock()
-			v := t.mu.current
-			t.mu.current = nil
-			t.mu.Unlock()
-			if v != nil {
+			if v := t.views.take(false); v != nil {
 				v.release()
 			}
 		}
 	}
-	s.deletions.run(ctx)
+	s.deletions.Run(ctx)
 }
 
 // Close completes the accepted commits, stops compactions and stops serving. Memtable entries
@@ -183,13 +155,13 @@ func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 // CloseWithin is Close that waits for accepted commits until ctx ends, since their log may have
 // lost its nodes. The remaining commits fail with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
-	s.beginClose()
-	defer context.AfterFunc(ctx, s.commits.Abandon)()
-	s.commits.Close()
-	s.minorQueue.Close()
-	s.mergeQueue.Close()
-	s.background.Wait()
-	err := s.logWriter.Close()
+	s.life.end()
+	defer context.AfterFunc(ctx, s.commitLog.commits.Abandon)()
+	s.commitLog.commits.Close()
+	s.minors.queue.Close()
+	s.merges.queue.Close()
+	s.life.background.Wait()
+	err := s.commitLog.close()
 	s.releaseAll(ctx)
 	return err
 }
@@ -198,15 +170,13 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 // fail. It is for callers that wait for requests before they close the server. CloseWithin must
 // still be called.
 func (s *Server) Abandon() {
-	s.beginClose()
-	s.commits.Abandon()
+	s.life.end()
+	s.commitLog.commits.Abandon()
 }
 
-// beginClose notifies all running work that the server is closing.
-func (s *Server) beginClose() {
-	s.closeOnce.Do(func() { close(s.closing) })
-	s.cancel()
-}
+// BeginLog creates the commit log on disk, if that has not been done and there is space. Load does
+// so too. Errors: ErrClosed, those of Blobs.
+func (s *Server) BeginLog(ctx context.Context) error { return s.commitLog.open(ctx) }
 
 // AddTablet starts serving a tablet that has no entries in any log.
 func (s *Server) AddTablet(ctx context.Context, l Load) error {
@@ -226,12 +196,12 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta)
 	t.highPriority = l.HighPriority
 	t.schema.Store(newSchema(l.Schema, l.Version))
-	v := &view{active: t.mem}
+	v := &view{active: t.writer.mem}
 	v.hold()
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
-			f, err := s.openFile(ctx, fm, t.start, t.end, 0)
+			f, err := s.files.open(ctx, fm, t.start, t.end, 0)
 			if err != nil {
 				v.groups = append(v.groups, g)
 				v.release()
@@ -242,131 +212,28 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 		}
 		v.groups = append(v.groups, g)
 	}
-	t.setCurrent(v)
+	t.views.setCurrent(v)
 	return t, nil
 }
 
 // newChild returns a tablet without a schema and files.
 func (s *Server) newChild(m *Meta) *Tablet {
-	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s), claimed: make(chan struct{}, 1)}
-	t.metaMu.meta = m
-	t.lastMajor.Store(m.LastMajor.UnixMicro())
-	t.applied.Store(m.Redo)
-	t.stamped.Store(m.Stamped)
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End}
+	t.views.cfg, t.views.backlogs, t.views.memory = &s.cfg, &s.backlogs, s.writeMemory
+	t.meta.cfg, t.meta.changes, t.meta.views, t.meta.lost = &s.cfg, &s.metadata, &t.views, func(err error) { s.lost(t, err) }
+	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)
+	t.writer.cfg, t.writer.memory, t.writer.views = &s.cfg, s.writeMemory, &t.views
+	t.writer.appliedNext, t.writer.frozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
+	t.minor.tablet, t.merge.tablet = t, t
+	t.meta.current = m
+	t.meta.lastMajor.Store(m.LastMajor.UnixMicro())
+	t.views.applied.Store(m.Redo)
+	t.writer.stamped.Store(m.Stamped)
 	return t
 }
 
-// register makes a tablet reachable under its table's name. If another table is served under that
-// name, one of the two was dropped. If it is the other one, its tablets are discarded. Errors:
-// ErrServed, and api.ErrNoTable if the tablet's own table was dropped.
-func (s *Server) register(name string, t *Tablet) (err error) {
-	var dropped *served
-	s.changeTables(func(m map[string]*served) {
-		n := &served{id: t.table, renewing: make(chan struct{}, 1)}
-		old := m[name]
-		switch {
-		case old != nil && old.id == t.table:
-			n = old.withTablets(slices.Clone(old.tablets))
-		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
-			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
-			return
-		default:
-			dropped = old
-		}
-		at, same := slices.BinarySearchFunc(n.tablets, t, func(a, b *Tablet) int {
-			return compareEnds(a.end, b.end)
-		})
-		if same || at > 0 && string(n.tablets[at-1].end) > string(t.start) ||
-			at < len(n.tablets) && (len(t.end) == 0 || string(n.tablets[at].start) < string(t.end)) {
-			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
-			return
-		}
-		n.unifySchemas(t)
-		n.tablets = slices.Insert(n.tablets, at, t)
-		m[name] = n
-	})
-	if err != nil {
-		return err
-	}
-	s.mergeQueue.Add(t)
-	return s.discardTable(dropped)
-}
-
-// exchange replaces tablets with others of the same rows, for operations that begin later. It
-// returns false if the old ones are no longer served because their table was dropped.
-func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
-	s.changeTables(func(m map[string]*served) {
-		for name, sv := range m {
-			at := slices.Index(sv.tablets, old[0])
-			if at < 0 {
-				continue
-			}
-			for _, t := range fresh { // under the lock, so that no schema change is missed
-				for _, o := range old {
-					if sc, now := o.schema.Load(), t.schema.Load(); now == nil || sc != now && sc.follows(now) {
-						t.schema.Store(sc)
-					}
-				}
-			}
-			m[name] = sv.withTablets(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
-			done = true
-		}
-	})
-	return done
-}
-
-// unregister makes a tablet unreachable for operations that begin later.
-func (s *Server) unregister(t *Tablet) {
-	s.changeTables(func(m map[string]*served) {
-		for name, sv := range m {
-			if at := slices.Index(sv.tablets, t); at >= 0 {
-				m[name] = sv.withTablets(slices.Delete(slices.Clone(sv.tablets), at, at+1))
-			}
-		}
-	})
-}
-
-// compareEnds orders the ends of ranges. An empty end means no bound and is the largest.
-func compareEnds(a, b []byte) int {
-	switch {
-	case len(a) == 0 && len(b) == 0:
-		return 0
-	case len(a) == 0:
-		return 1
-	case len(b) == 0:
-		return -1
-	}
-	return slices.Compare(a, b)
-}
-
-// gcNow returns the time, in µs, at which to evaluate GC policies.
-func (s *Server) gcNow() int64 {
-	now := s.cfg.Now().UnixMicro()
-	for {
-		last := s.gcClock.Load()
-		if now <= last {
-			return last
-		}
-		if s.gcClock.CompareAndSwap(last, now) {
-			return now
-		}
-	}
-}
-
-func (s *Server) changeTables(change func(m map[string]*served)) {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	old := *s.tables.Load()
-	m := make(map[string]*served, len(old)+1)
-	for k, v := range old {
-		m[k] = v
-	}
-	change(m)
-	s.tables.Store(&m)
-}
-
 // tabletOf returns the tablet of a row for a new operation, once the schema of the table is known
-// to be current. Errors: api.ErrNoTable, api.ErrNotServing, those of renewSchema and
+// to be current. Errors: api.ErrNoTable, api.ErrNotServing, those of schemaRenewer.renew and
 // Config.Serving.
 func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tablet, error) {
 	for {
@@ -374,7 +241,7 @@ func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tabl
 		if err != errStale {
 			return t, err
 		}
-		if err := as.s.renewSchema(ctx, tableName); err != nil {
+		if err := as.s.schemas.renew(ctx, tableName); err != nil {
 			return nil, err
 		}
 	}
@@ -391,7 +258,7 @@ func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 	if err := as.s.checkServing(); err != nil {
 		return nil, err
 	}
-	sv, err := as.s.servedOf(tableName)
+	sv, err := as.s.served.table(tableName)
 	if err != nil {
 		return nil, err
 	}
@@ -409,75 +276,16 @@ func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
 	return t, nil
 }
 
-// at returns the tablet that holds row, or nil.
-func (sv *served) at(row []byte) *Tablet {
-	lo, hi := 0, len(sv.tablets)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if end := sv.tablets[mid].end; len(end) > 0 && string(end) < string(row) {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == len(sv.tablets) || !sv.tablets[lo].holds(row) {
-		return nil
-	}
-	return sv.tablets[lo]
-}
-
-// servedOf returns the served tablets of a table. The error is api.ErrNoTable, or api.ErrNotServing
-// if other servers may have tablets of it.
-func (s *Server) servedOf(tableName string) (*served, error) {
-	sv := (*s.tables.Load())[tableName]
-	switch {
-	case sv != nil:
-		return sv, nil
-	case s.partial:
-		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNotServing)
-	}
-	return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
-}
-
-// tablets returns the served tablets of a table in range order. Errors: as servedOf.
-func (s *Server) tablets(tableName string) ([]*Tablet, error) {
-	sv, err := s.servedOf(tableName)
-	if err != nil {
-		return nil, err
-	}
-	return sv.tablets, nil
-}
-
-func (s *Server) allTablets() []*Tablet {
-	var all []*Tablet
-	for _, sv := range *s.tables.Load() {
-		all = append(all, sv.tablets...)
-	}
-	return all
-}
-
 // SetSchema changes the schema of a table's tablets. Operations that began before may complete with
 // the old one. The error is api.ErrNoTable.
-func (s *Server) SetSchema(sc *table.Schema) error {
-	s.tablesMu.Lock()
-	defer s.tablesMu.Unlock()
-	tablets, err := s.tablets(sc.Name)
-	if err != nil {
-		return err
-	}
-	compiled := newSchema(sc, nil)
-	for _, t := range tablets {
-		t.unpinOthers(t.schema.Swap(compiled))
-	}
-	return nil
-}
+func (s *Server) SetSchema(sc *table.Schema) error { return s.schemas.set(sc) }
 
 // DropTable stops serving a table whose metadata is already gone. Its files are deleted soon after
 // the last read of them ends. DropTable frees space on full disks, so it does not wait for pending
 // writes or metadata changes. Such writes fail with api.ErrNotServing if they become durable.
 // Errors: api.ErrNoTable, ErrClosed.
 func (s *Server) DropTable(tableName string) error {
-	sv := (*s.tables.Load())[tableName]
+	sv := (*s.served.tables.Load())[tableName]
 	if sv == nil {
 		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
 	}
@@ -486,15 +294,53 @@ func (s *Server) DropTable(tableName string) error {
 
 // dropTable is DropTable for the table with that id. It does nothing if that table is not served.
 func (s *Server) dropTable(tableName string, id uint64) error {
-	var dropped *served
-	s.changeTables(func(m map[string]*served) {
-		if sv := m[tableName]; sv != nil && sv.id == id {
-			dropped = sv
-			delete(m, tableName)
+	return s.discardTable(s.served.drop(tableName, id))
+}
+
+const (
+	// timerPeriod is how often the server checks for due major compactions, an oversized commit
+	// log, and tablets that should be split.
+	timerPeriod = 10 * time.Second
+	// weakPeriod is how often it checks the redundancy of its log.
+	weakPeriod = time.Second
+)
+
+func (s *Server) timerLoop() {
+	tick := time.NewTicker(timerPeriod)
+	defer tick.Stop()
+	weak := time.NewTicker(weakPeriod)
+	defer weak.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.life.closing:
+			return
+		case <-weak.C:
+			if s.commitLog.isWeak() {
+				s.minors.queue.WakeUp()
+			}
+			continue
+		case <-tick.C:
 		}
-	})
+		s.minors.queue.WakeUp()
+		s.splits.check(max(time.Since(last), time.Millisecond))
+		last = time.Now()
+		s.merges.queueDue()
+	}
+}
+
+// register makes a tablet reachable under its table's name: see TabletMap.add.
+func (s *Server) register(name string, t *Tablet) error {
+	dropped, err := s.served.add(name, t)
+	if err != nil {
+		return err
+	}
+	s.merges.queue.Add(t)
 	return s.discardTable(dropped)
 }
+
+// Served returns the tablets that the server serves.
+func (s *Server) Served() *TabletMap { return s.served }
 
 // discardTable releases the tablets of a dropped table that are no longer reachable. dropped may be
 // nil.
@@ -503,58 +349,12 @@ func (s *Server) discardTable(dropped *served) error {
 		return nil
 	}
 	for _, t := range dropped.tablets {
-		t.drop()
-		t.retire()
-		if err := s.commits.Between(func() { t.unload(true) }); err != nil {
+		t.views.drop()
+		t.fence.retire()
+		if err := s.commitLog.commits.Between(func() { t.unload(true) }); err != nil {
 			return closedError(err)
 		}
 	}
-	s.releaseLogs()
+	s.commitLog.release()
 	return nil
-}
-
-// saveMeta makes next the durable metadata of t. It does not end with the caller's context: the
-// outcome of a change must be known before the next one. unclear reports that after the error the
-// change may still have happened.
-func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
-	ctx, cancel := t.server.metaContext()
-	defer cancel()
-	err = t.server.cfg.Metadata.Save(ctx, next)
-	if err == nil {
-		t.metaMu.meta = next
-		t.lastMajor.Store(next.LastMajor.UnixMicro())
-		return false, nil
-	}
-	// Another writer may have changed the row after this change was made. Its row then names the
-	// files too.
-	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
-	if errors.Is(err, ErrMetaLost) {
-		t.metaMu.closed = true
-		t.server.lost(t, err)
-		return unclear, err
-	}
-	// Only this server changes the row while it serves the tablet. If the row has changed, an
-	// earlier attempt took effect after it was given up. The next attempt replaces what that one
-	// wrote.
-	saved, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
-	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
-		return unclear, err
-	}
-	t.metaMu.meta = next
-	t.lastMajor.Store(next.LastMajor.UnixMicro())
-	return false, nil
-}
-
-// metaTimeout bounds a metadata change. 30 s: several elections of the lock service.
-const metaTimeout = 30 * time.Second
-
-// metaClosing is how long a metadata change may continue once the server closes. The next server of
-// the tablet determines its outcome, as after a crash.
-const metaClosing = 2 * time.Second
-
-// metaContext returns a context that bounds a metadata change.
-func (s *Server) metaContext() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
-	stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(metaClosing, cancel) })
-	return ctx, func() { stop(); cancel() }
 }

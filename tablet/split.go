@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/steledb/stele/internal/timing"
-	"github.com/steledb/stele/table"
 )
 
 // Split splits a tablet at row at. The lower child has the rows up to and including at and gets a
@@ -31,14 +28,14 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if s.cfg.NewTabletID == nil {
 		return Ref{}, 0, errors.New("split tablet: server has no source of tablet ids")
 	}
-	t, err := s.tablet(r)
+	t, err := s.served.tablet(r)
 	if err != nil {
 		return Ref{}, 0, err
 	}
-	if err := t.claim(ctx); err != nil {
+	if err := t.fence.claim(ctx); err != nil {
 		return Ref{}, 0, err
 	}
-	defer t.unclaim()
+	defer t.fence.unclaim()
 	// Each child writes out the shared memtables, so keep them small. Afterwards no entries from
 	// runs are left in memtables.
 	if err := t.flushMost(ctx); err != nil {
@@ -47,22 +44,22 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if at, err = t.checkSplitRow(ctx, at); err != nil {
 		return Ref{}, 0, err
 	}
-	if s.commits.AppendAge() > s.cfg.OverloadWait { // the split could not complete
+	if s.commitLog.commits.AppendAge() > s.cfg.OverloadWait { // the split could not complete
 		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, s.logStalled(t))
 	}
 	if id, err = s.cfg.NewTabletID(ctx); err != nil {
 		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, err)
 	}
-	t.minorMu.Lock()
-	defer t.minorMu.Unlock()
-	t.stopMerging()
-	defer t.mergeMu.Unlock()
-	t.metaMu.Lock()
-	defer t.metaMu.Unlock()
-	if t.metaClosed() {
+	t.minor.mu.Lock()
+	defer t.minor.mu.Unlock()
+	t.merge.stop()
+	defer t.merge.mu.Unlock()
+	t.meta.mu.Lock()
+	defer t.meta.mu.Unlock()
+	if t.meta.isClosed() {
 		return Ref{}, 0, errGone
 	}
-	if err := s.split(t, id, at); err != nil {
+	if err := (&tabletSplit{server: s, tablet: t, lowerID: id, at: at}).run(); err != nil {
 		return Ref{}, 0, fmt.Errorf("split tablet %d at %.64q: %w", t.id, at, err)
 	}
 	return Ref{t.table, string(at)}, id, nil
@@ -76,7 +73,7 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 	if at == nil {
 		return t.splitRow(ctx)
 	}
-	if err := t.server.checkEnd(at); err != nil {
+	if err := t.server.splits.checkEnd(at); err != nil {
 		return nil, err
 	}
 	if !t.holds(at) || string(at) == string(t.end) {
@@ -85,66 +82,76 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 	return bytes.Clone(at), nil
 }
 
-// checkEnd checks that a tablet may end at a row.
-func (s *Server) checkEnd(row []byte) error {
-	if limit := s.cfg.SplitRowBytes; limit > 0 && int64(len(row)) > limit {
-		return &table.LimitError{What: "split row bytes", Limit: limit, Got: int64(len(row))}
-	}
-	return s.limits.CheckRowKey(row)
+// tabletSplit is one split of a tablet, while nothing else can change the tablet's files or metadata:
+// the locks of its minor and merge and of its meta are held.
+type tabletSplit struct {
+	server  *Server
+	tablet  *Tablet
+	lowerID uint64
+	at      []byte
+
+	low, up  *Meta
+	children []*Tablet // lower, upper
 }
 
-// halves are the children of a tablet that is being split.
-type halves struct{ lower, upper *Tablet }
-
-// split performs the split while nothing else can change t's files or metadata: minorMu, mergeMu
-// and metaMu are held.
-func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
-	m := t.metaMu.meta
-	low, up := cloneMeta(m), cloneMeta(m)
-	low.ID, low.End, up.Start = lowerID, at, at
-	v, _, err := t.acquire()
+func (p *tabletSplit) run() error {
+	s, t := p.server, p.tablet
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return err
 	}
 	defer v.release()
-	low.bound(v, nil, at)
-	up.bound(v, at, nil)
-	h := halves{s.newChild(low), s.newChild(up)}
-	h.lower.highPriority, h.upper.highPriority = t.highPriority, t.highPriority
-	for _, c := range []*Tablet{h.lower, h.upper} {
-		if err := c.takeFiles(v); err != nil {
-			h.discard()
-			return err
-		}
+	if err := p.prepare(v); err != nil {
+		return err
 	}
-	s.setSplitPending(low.Ref(), true)
-	defer s.setSplitPending(low.Ref(), false)
-	if err := s.settleSplit(low, up); err != nil {
-		h.discard()
+	s.served.setSplitPending(p.low.Ref(), true)
+	defer s.served.setSplitPending(p.low.Ref(), false)
+	if err := s.metadata.split(p.low, p.up); err != nil {
+		p.discard()
 		if errors.Is(err, ErrMetaLost) {
-			t.metaMu.closed = true
+			t.meta.closed = true
 			s.lost(t, err)
 		} else if errors.Is(err, ErrClosed) { // the outcome is unknown
-			t.metaMu.closed = true
+			t.meta.closed = true
 		}
 		return err
 	}
-	t.metaMu.closed = true // METADATA has two tablets from here on
+	t.meta.closed = true // METADATA has two tablets from here on
 	began := time.Now()
-	_ = t.fenceWrites(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
-	if err := s.commits.Between(func() { s.replace(t, h) }); err != nil {
-		h.discard()
-		t.liftFence() // for reads only; the log accepts no more writes
+	_ = t.fence.raise(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
+	if err := s.commitLog.commits.Between(p.replace); err != nil {
+		p.discard()
+		t.fence.lift() // for reads only; the log accepts no more writes
 		return closedError(err)
 	}
-	t.retire()
+	t.fence.retire()
 	pause := time.Since(began)
 	s.stats.splits.Add(1)
 	s.stats.splitPause.Store(int64(pause))
-	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "write_pause", pause)
-	for _, c := range []*Tablet{h.lower, h.upper} {
-		s.minorQueue.Add(c)
-		s.mergeQueue.Add(c)
+	s.log.Info("tablet split", "tablet", t.id, "at", p.at, "lower", p.lowerID, "write_pause", pause)
+	for _, c := range p.children {
+		s.minors.queue.Add(c)
+		s.merges.queue.Add(c)
+	}
+	return nil
+}
+
+// prepare makes the children, which share the tablet's files. v is its view.
+func (p *tabletSplit) prepare(v *view) error {
+	s, t := p.server, p.tablet
+	p.low, p.up = cloneMeta(t.meta.current), cloneMeta(t.meta.current)
+	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
+	p.low.bound(v, nil, p.at)
+	p.up.bound(v, p.at, nil)
+	p.children = []*Tablet{s.newChild(p.low), s.newChild(p.up)}
+	for _, c := range p.children {
+		c.highPriority = t.highPriority
+	}
+	for _, c := range p.children {
+		if err := c.takeFiles(v); err != nil {
+			p.discard()
+			return err
+		}
 	}
 	return nil
 }
@@ -171,9 +178,9 @@ func (m *Meta) bound(v *view, start, end []byte) {
 
 // takeFiles opens the files that t's metadata names, all of which are open in views.
 func (t *Tablet) takeFiles(views ...*view) error {
-	n := &view{active: t.mem}
+	n := &view{active: t.writer.mem}
 	n.hold()
-	for _, gm := range t.metaMu.meta.Groups {
+	for _, gm := range t.meta.current.Groups {
 		g := group{name: gm.Name}
 		for _, fm := range gm.Files {
 			var old *file
@@ -193,98 +200,45 @@ func (t *Tablet) takeFiles(views ...*view) error {
 		}
 		n.groups = append(n.groups, g)
 	}
-	t.setCurrent(n)
+	t.views.setCurrent(n)
 	return nil
 }
 
 // discard releases children that are not served.
-func (h *halves) discard() {
-	for _, c := range []*Tablet{h.lower, h.upper} {
+func (p *tabletSplit) discard() {
+	for _, c := range p.children {
 		c.unload(false)
 	}
 }
 
-// replace puts the children in the place of t. It runs on the applier, with writes fenced.
-func (s *Server) replace(t *Tablet, h halves) {
-	if t.unloaded { // the table was dropped meanwhile
-		h.discard()
+// replace puts the children in the place of the tablet. It runs on the applier, with writes fenced.
+func (p *tabletSplit) replace() {
+	t := p.tablet
+	if t.writer.unloaded { // the table was dropped meanwhile
+		p.discard()
 		return
 	}
-	t.mu.Lock()
-	mems := slices.Clone(t.mu.current.frozen)
-	t.mu.Unlock()
-	if t.mem.Len() > 0 {
-		t.mem.stamped = t.stamped.Load()
-		mems = append(mems, t.mem)
+	t.views.mu.Lock()
+	mems := slices.Clone(t.views.current.frozen)
+	t.views.mu.Unlock()
+	if t.writer.mem.Len() > 0 {
+		t.writer.mem.stamped = t.writer.stamped.Load()
+		mems = append(mems, t.writer.mem)
 	}
-	for _, c := range []*Tablet{h.lower, h.upper} {
-		c.applied.Store(t.applied.Load())
-		c.stamped.Store(t.stamped.Load())
+	for _, c := range p.children {
+		c.views.applied.Store(t.views.applied.Load())
+		c.writer.stamped.Store(t.writer.stamped.Load())
 		for _, m := range mems {
-			p := m.part(c.start, c.end)
-			p.held.refs.Add(1) // for the view
-			c.mu.current.frozen = append(c.mu.current.frozen, p)
+			part := m.part(c.start, c.end)
+			part.held.refs.Add(1) // for the view
+			c.views.current.frozen = append(c.views.current.frozen, part)
 		}
 	}
-	if !s.exchange([]*Tablet{t}, []*Tablet{h.lower, h.upper}) {
-		h.discard()
+	if !p.server.served.exchange([]*Tablet{t}, p.children) {
+		p.discard()
 	}
 	t.unload(false)
 }
-
-// settleSplit makes the split durable. The error means that it did not happen, except ErrClosed,
-// after which the outcome is unknown.
-func (s *Server) settleSplit(low, up *Meta) error {
-	return s.settle(func(ctx context.Context, again bool) error {
-		err := s.cfg.Metadata.Split(ctx, low, up)
-		if !again || !errors.Is(err, ErrMetaChanged) {
-			return err
-		}
-		saved, loadErr := s.cfg.Metadata.Load(ctx, low.Table, low.End)
-		if loadErr != nil {
-			if errors.Is(loadErr, ErrNoMeta) {
-				return err
-			}
-			return loadErr
-		}
-		if saved.ID == low.ID { // an earlier attempt succeeded
-			return nil
-		}
-		return err
-	})
-}
-
-// settle repeats try until its outcome is known, since otherwise it would be unknown what to serve.
-// The error is one of Metadata's that mean that the change did not happen, or ErrClosed of this
-// server or of Metadata.
-func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
-	pauses := timing.Backoff{Min: settlePauseMin, Max: settlePauseMax}
-	for n := 0; ; n++ {
-		ctx, cancel := s.metaContext()
-		err := try(ctx, n > 0)
-		cancel()
-		if errors.Is(err, ErrClosed) {
-			return ErrClosed
-		}
-		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
-			return err
-		}
-		pause := pauses.Next()
-		s.log.Warn("metadata change outcome unknown", "err", err, "retry_in", pause)
-		s.sleep(pause)
-		select {
-		case <-s.closing:
-			return ErrClosed
-		default:
-		}
-	}
-}
-
-// Pauses between attempts of a metadata change with an unknown outcome.
-const (
-	settlePauseMin = 5 * time.Millisecond
-	settlePauseMax = time.Second
-)
 
 // ErrSplitPending means that a tablet is being split off or merged and the outcome is not known yet.
 // Its rows are served.

@@ -171,14 +171,14 @@ func TestMergeResurrectsNothing(t *testing.T) {
 				if which == "upper" {
 					end = nil
 				}
-				x, err := a.tablet(refTo(end))
+				x, err := a.served.tablet(refTo(end))
 				if err != nil {
 					t.Fatal(err)
 				}
 				if err := x.flush(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if err := x.major(ctx); err != nil {
+				if err := x.merge.major(ctx); err != nil {
 					t.Fatal(err)
 				}
 				f.mustHold(want)
@@ -255,8 +255,8 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 			check := func(tablets int) {
 				t.Helper()
 				f.mustHold(want)
-				if ends, _ := f.ranges(); len(ends) != tablets || len(s.allTablets()) != tablets {
-					t.Fatalf("METADATA has %d tablets, the server %d, want %d", len(ends), len(s.allTablets()), tablets)
+				if ends, _ := f.ranges(); len(ends) != tablets || len(s.served.all()) != tablets {
+					t.Fatalf("METADATA has %d tablets, the server %d, want %d", len(ends), len(s.served.all()), tablets)
 				}
 				for _, row := range []string{"row003", "row015"} {
 					ts, err := applySync(s.Server, row, table.DeleteRow(), setCell("new"))
@@ -322,7 +322,7 @@ func TestSplitRow(t *testing.T) {
 	}
 	split := func(t *testing.T, s *Server) string {
 		t.Helper()
-		v, err := s.tablet(lastTablet)
+		v, err := s.served.tablet(lastTablet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,7 +387,7 @@ func TestSplitRow(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.mustHold(before)
-			for _, x := range s.allTablets() {
+			for _, x := range s.served.all() {
 				n := 0
 				for row := range before {
 					if x.holds([]byte(row)) {
@@ -449,7 +449,7 @@ func TestSplitThenRestart(t *testing.T) {
 			t.Fatalf("row %s: got %q, want %q", row, got, cells)
 		}
 	}
-	if n := len(e.allTablets()); n != 3 {
+	if n := len(e.served.all()); n != 3 {
 		t.Fatalf("%d tablets", n)
 	}
 	checkOffline(t, e)

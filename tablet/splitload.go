@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/table"
 )
 
 // SplitCandidate describes a tablet that should be split because of its size or its load.
@@ -89,10 +91,17 @@ func upper(rows [][]byte, row []byte) int {
 	return n
 }
 
-// checkSplits passes the tablets that should be split to OnSplitCandidate. elapsed is the time since
+// splitter finds tablets that should be split.
+type splitter struct {
+	cfg    *Config
+	limits *table.Limits
+	served *TabletMap
+}
+
+// check passes the tablets that should be split to OnSplitCandidate. elapsed is the time since
 // the last call.
-func (s *Server) checkSplits(elapsed time.Duration) {
-	all := s.allTablets()
+func (p *splitter) check(elapsed time.Duration) {
+	all := p.served.all()
 	total := int64(0)
 	for _, t := range all {
 		ops := t.load.ops.Load()
@@ -101,43 +110,35 @@ func (s *Server) checkSplits(elapsed time.Duration) {
 		t.load.rate.Store(rate)
 		total += rate
 	}
-	if s.cfg.OnSplitCandidate == nil {
+	if p.cfg.OnSplitCandidate == nil {
 		return
 	}
 	for _, t := range all {
 		rate := t.load.rate.Load()
-		w := SplitCandidate{Ref: t.ref(), ID: t.id, Bytes: t.bytes(), OpsPerSecond: rate}
-		if s.cfg.SplitBytes > 0 && w.Bytes >= s.cfg.SplitBytes {
-			s.cfg.OnSplitCandidate(w)
+		w := SplitCandidate{Ref: t.ref(), ID: t.id, Bytes: t.views.bytes(), OpsPerSecond: rate}
+		if p.cfg.SplitBytes > 0 && w.Bytes >= p.cfg.SplitBytes {
+			p.cfg.OnSplitCandidate(w)
 			continue
 		}
 		// A tablet's share is twice the mean. With three tablets or fewer there is no such limit.
-		if s.cfg.SplitOps <= 0 || rate < s.cfg.SplitOps || len(all) > 3 && rate*int64(len(all)) < 2*total {
+		if p.cfg.SplitOps <= 0 || rate < p.cfg.SplitOps || len(all) > 3 && rate*int64(len(all)) < 2*total {
 			t.load.busy = 0
 			continue
 		}
 		if t.load.busy++; t.load.busy < busyPeriods {
 			continue
 		}
-		if w.At = t.load.middle(); w.At != nil && s.checkEnd(w.At) == nil && t.holds(w.At) && !bytes.Equal(w.At, t.end) {
+		if w.At = t.load.middle(); w.At != nil && p.checkEnd(w.At) == nil && t.holds(w.At) && !bytes.Equal(w.At, t.end) {
 			t.load.busy = 0
-			s.cfg.OnSplitCandidate(w)
+			p.cfg.OnSplitCandidate(w)
 		}
 	}
 }
 
-// bytes returns the approximate size of the tablet in files and memtables.
-func (t *Tablet) bytes() int64 {
-	v, _, err := t.acquire()
-	if err != nil {
-		return 0
+// checkEnd checks that a tablet may end at a row.
+func (p *splitter) checkEnd(row []byte) error {
+	if limit := p.cfg.SplitRowBytes; limit > 0 && int64(len(row)) > limit {
+		return &table.LimitError{What: "split row bytes", Limit: limit, Got: int64(len(row))}
 	}
-	defer v.release()
-	n := v.memtableBytes()
-	for _, g := range v.groups {
-		for _, f := range g.files {
-			n += f.bytes
-		}
-	}
-	return n
+	return p.limits.CheckRowKey(row)
 }

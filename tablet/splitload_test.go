@@ -21,7 +21,7 @@ func TestSplitBySize(t *testing.T) {
 	for i := range 100 {
 		e.mustApply(fmt.Sprintf("row%02d", i), table.Set("f", []byte("q"), 1, noise(1000)))
 	}
-	e.checkSplits(time.Second)
+	e.splits.check(time.Second)
 	if len(*got) != 0 {
 		t.Fatalf("half of the size: %+v", *got)
 	}
@@ -31,7 +31,7 @@ func TestSplitBySize(t *testing.T) {
 	for i := range 130 { // as many again, in the memtable
 		e.mustApply(fmt.Sprintf("row%02d", i), table.Set("f", []byte("q2"), 1, noise(1000)))
 	}
-	e.checkSplits(time.Second)
+	e.splits.check(time.Second)
 	if len(*got) != 1 || (*got)[0].Ref != lastTablet || (*got)[0].Bytes < 200_000 || (*got)[0].At != nil {
 		t.Fatalf("got %+v", *got)
 	}
@@ -39,7 +39,7 @@ func TestSplitBySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	*got = nil
-	e.checkSplits(time.Second)
+	e.splits.check(time.Second)
 	if len(*got) != 0 { // though each names the same file
 		t.Fatalf("the halves: %+v", *got)
 	}
@@ -67,7 +67,7 @@ func TestSplitByLoad(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				e.checkSplits(10 * time.Second)
+				e.splits.check(10 * time.Second)
 			}
 			if c.want == "" {
 				if len(*got) != 0 {
@@ -91,7 +91,7 @@ func TestSplitByLoad(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			e.checkSplits(10 * time.Second)
+			e.splits.check(10 * time.Second)
 		}
 		if len(*got) != 0 {
 			t.Fatalf("got %+v", *got)

@@ -34,7 +34,7 @@ type sample struct {
 // empty, as estimated from the indexes of its files and its memtables. The error is ErrNoSplitRow,
 // errGone, or of reading files.
 func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 			row = there
 		}
 		for _, at := range [][]byte{rows.after(row), rows.below(row)} {
-			if string(at) >= string(first) && t.server.checkEnd(at) == nil && t.holds(at) && rows.parts(at) {
+			if string(at) >= string(first) && t.server.splits.checkEnd(at) == nil && t.holds(at) && rows.parts(at) {
 				return bytes.Clone(at), nil
 			}
 		}
@@ -86,7 +86,7 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 	switch {
 	case rows.merge.err != nil:
 		return nil, rows.merge.err
-	case first != nil && t.server.checkEnd(first) == nil && rows.parts(first): // as uneven as possible, but split
+	case first != nil && t.server.splits.checkEnd(first) == nil && rows.parts(first): // as uneven as possible, but split
 		return first, nil
 	}
 	return nil, ErrNoSplitRow

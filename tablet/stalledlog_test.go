@@ -28,13 +28,13 @@ func TestControlWhileLogStalls(t *testing.T) {
 		_, err := applySync(s.Server, "row002", setCell("under way"))
 		write <- err
 	}()
-	for s.commits.AppendAge() < s.cfg.OverloadWait {
+	for s.commitLog.commits.AppendAge() < s.cfg.OverloadWait {
 		time.Sleep(time.Millisecond)
 	}
 
-	for _, x := range s.allTablets() {
+	for _, x := range s.served.all() {
 		noError(t, ends(t, "flush", func() error { return x.flush(t.Context()) }))
-		if n := x.activeBytes(); n > 0 {
+		if n := x.views.activeBytes(); n > 0 {
 			t.Errorf("tablet %d: %d bytes are in its memtable after a flush", x.id, n)
 		}
 	}
@@ -48,7 +48,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 	if err := ends(t, "unload", func() error { return s.Unload(t.Context(), lower) }); !errors.As(err, &busy) {
 		t.Errorf("unload of a tablet with a write under way: %v", err)
 	}
-	if x, err := s.tablet(lower); err != nil || x.fence.Load() != nil {
+	if x, err := s.served.tablet(lower); err != nil || x.fence.raised.Load() != nil {
 		t.Errorf("the tablet that was not unloaded accepts no writes: %v", err)
 	}
 	noError(t, ends(t, "unload", func() error { return s.Unload(t.Context(), lastTablet) }))
@@ -67,19 +67,19 @@ func TestControlWhileLogStalls(t *testing.T) {
 // Writers do not wait while an unload waits for a compaction to end.
 func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	s := newCluster(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
-	x := s.allTablets()[0]
-	x.mergeMu.Lock() // of a compaction that does not end
+	x := s.served.all()[0]
+	x.merge.mu.Lock() // of a compaction that does not end
 	unloaded := make(chan error, 1)
 	go func() { unloaded <- s.Unload(t.Context(), x.ref()) }()
 	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
-		x.mu.Lock()
-		waiting = x.mu.interrupts > 0
-		x.mu.Unlock()
+		x.views.mu.Lock()
+		waiting = x.merge.interrupts > 0
+		x.views.mu.Unlock()
 	}
 	if _, err := applySync(s.Server, "row", setCell("v")); err != nil {
 		t.Errorf("a write meanwhile: %v", err)
 	}
-	x.mergeMu.Unlock()
+	x.merge.mu.Unlock()
 	if err := <-unloaded; err != nil {
 		t.Error(err)
 	}
@@ -98,11 +98,11 @@ func TestStalledLogGivesReason(t *testing.T) {
 		return err
 	}
 	go func() { writes <- write("row1") }() // is being appended
-	for s.commits.AppendAge() == 0 {
+	for s.commitLog.commits.AppendAge() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	go func() { writes <- write("row2") }() // fills the next batch
-	for !s.commits.Busy() {
+	for !s.commitLog.commits.Busy() {
 		time.Sleep(time.Millisecond)
 	}
 	var busy *api.OverloadedError

@@ -4,15 +4,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/commitlog"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
 type counters struct {
-	reads, scans, stalls, overloads atomic.Int64
-	minors, merges, majors          atomic.Int64
-	splits, tabletMerges            atomic.Int64
-	splitPause                      atomic.Int64 // of the last split, in ns
+	reads, scans           atomic.Int64
+	minors, merges, majors atomic.Int64
+	splits, tabletMerges   atomic.Int64
+	splitPause             atomic.Int64 // of the last split, in ns
 }
 
 // Stats are statistics of a server, cumulative since it was opened or current.
@@ -35,18 +36,33 @@ type Stats struct {
 	Blocked                         error // why memtables cannot be written out, or nil
 }
 
+// ReadMemory is the use of the memory for reads, in bytes.
+type ReadMemory struct {
+	budget.ReadsUse
+	PinnedFiles int64
+	// Lacking is the data of in-memory groups that were read but do not fit. It is read through the
+	// block cache.
+	Lacking int64
+}
+
+func (r *ReadMemory) add(o *ReadMemory) {
+	r.Total, r.Open = r.Total+o.Total, r.Open+o.Open
+	r.Pinned, r.PinnedMax, r.PinnedFiles = r.Pinned+o.Pinned, r.PinnedMax+o.PinnedMax, r.PinnedFiles+o.PinnedFiles
+	r.Lacking += o.Lacking
+}
+
 // Stats returns the server's statistics.
 func (s *Server) Stats() Stats {
 	st := Stats{
-		Tables: len(*s.tables.Load()), Tablets: len(s.allTablets()),
+		Tables: len(*s.served.tables.Load()), Tablets: len(s.served.all()),
 		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
-		Stalls: s.stats.stalls.Load(), Overloads: s.stats.overloads.Load(),
+		Stalls: s.writes.stalls.Load(), Overloads: s.writes.overloads.Load(),
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
 		Splits: s.stats.splits.Load(), Merges: s.stats.tabletMerges.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
-		MemtableBytes: s.memtables.Load(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
-		Cache: s.memory.cache.Stats(), Memory: s.readMemory(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
+		MemtableBytes: s.writeMemory.Memtables(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
+		Cache: s.readMemory.Cache().Stats(), Memory: ReadMemory{s.readMemory.Use(), s.pins.files.Load(), s.pins.lacking.Load()}, Log: s.commitLog.commits.Stats(), LogPendingBytes: s.commitLog.pending(),
 	}
-	if err := s.blocked.Load(); err != nil {
+	if err := s.minors.blocked.Load(); err != nil {
 		st.Blocked = *err
 	}
 	return st
@@ -95,13 +111,13 @@ type FileStats struct {
 // TabletStats returns the statistics of a table's tablets in range order. The error is
 // api.ErrNoTable.
 func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
-	tablets, err := s.tablets(tableName)
+	tablets, err := s.served.tabletsOf(tableName)
 	if err != nil {
 		return nil, err
 	}
 	var all []TabletStats
 	for _, t := range tablets {
-		v, _, err := t.acquire()
+		v, _, err := t.views.acquire()
 		if err != nil {
 			continue // dropped meanwhile
 		}
@@ -115,7 +131,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 			}
 		}
 		v.release()
-		st.Bytes, st.OpsPerSecond = t.bytes(), t.load.rate.Load()
+		st.Bytes, st.OpsPerSecond = t.views.bytes(), t.load.rate.Load()
 		all = append(all, st)
 	}
 	return all, nil

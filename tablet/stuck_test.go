@@ -30,7 +30,7 @@ func TestOneTabletIsStuck(t *testing.T) {
 	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}
-	all := s.allTablets()
+	all := s.served.all()
 	stuck, well := all[0], all[1]
 	m := &stuckMetadata{Metadata: s.cfg.Metadata, id: stuck.id}
 	s.cfg.Metadata = m
@@ -41,7 +41,7 @@ func TestOneTabletIsStuck(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.commits.Between(x.freeze); err != nil {
+		if err := s.commitLog.commits.Between(x.writer.freeze); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +54,7 @@ func TestOneTabletIsStuck(t *testing.T) {
 	freeze(well)
 	start := time.Now()
 	for {
-		v, _, err := well.acquire()
+		v, _, err := well.views.acquire()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func within(t *testing.T, what string, is func() bool) {
 
 func filesAndFrozen(t *testing.T, x *Tablet) (files, frozen int) {
 	t.Helper()
-	v, _, err := x.acquire()
+	v, _, err := x.views.acquire()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 			if _, _, err := s.Split(t.Context(), lastTablet, []byte("row012")); err != nil {
 				t.Fatal(err)
 			}
-			all := s.allTablets()
+			all := s.served.all()
 			stuck, well := all[0], all[1]
 			write := func(x *Tablet, row string, flushes int) {
 				t.Helper()
@@ -169,12 +169,12 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
 					t.Fatal(err)
 				}
-				if err := s.commits.Between(x.freeze); err != nil {
+				if err := s.commitLog.commits.Between(x.writer.freeze); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if what == "merging compaction" { // it must not end before its metadata hangs
-				stuck.mergeMu.Lock()
+				stuck.merge.mu.Lock()
 			}
 			write(stuck, "row001", 5)
 			write(well, "row019", 5)
@@ -187,21 +187,21 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					result <- err
 				}()
 				<-m.called
-				s.mergeQueue.Add(stuck)
+				s.merges.queue.Add(stuck)
 			case "minor compaction":
 				freeze(stuck, "row001")
 				<-m.called
 			case "major compaction":
-				stuck.lastMajor.Store(0)
+				stuck.meta.lastMajor.Store(0)
 				freeze(stuck, "row001") // which a major compaction writes out first
 				<-m.called
-				s.mergeQueue.Add(stuck)
+				s.merges.queue.Add(stuck)
 			default:
-				stuck.mergeMu.Unlock()
-				s.mergeQueue.Add(stuck)
+				stuck.merge.mu.Unlock()
+				s.merges.queue.Add(stuck)
 				<-m.called
 			}
-			s.mergeQueue.Add(well)
+			s.merges.queue.Add(well)
 			within(t, "the files of the other tablet are merged", func() bool {
 				files, _ := filesAndFrozen(t, well)
 				return files < 5

@@ -22,37 +22,38 @@ var ErrNotNeighbours = errors.New("tablets are not neighbours")
 // Writers of both wait meanwhile; readers do not. Once begun, a merge does not end with ctx.
 // Errors: api.ErrNotServing, ErrNotNeighbours, those of Metadata, ErrClosed, ctx's.
 func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
-	lower, err := s.tablet(lowerRef)
+	lower, err := s.served.tablet(lowerRef)
 	if err != nil {
 		return err
 	}
-	upper, err := s.tablet(upperRef)
+	upper, err := s.served.tablet(upperRef)
 	if err != nil {
 		return err
 	}
 	if lower.table != upper.table || len(lower.end) == 0 || string(lower.end) != string(upper.start) {
 		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, ErrNotNeighbours)
 	}
+	m := &tabletMerge{server: s, lower: lower, upper: upper}
 	both := []*Tablet{lower, upper} // always in this order, so that merges cannot deadlock
 	for _, t := range both {
-		if err := t.claim(ctx); err != nil {
+		if err := t.fence.claim(ctx); err != nil {
 			return err
 		}
-		defer t.unclaim()
+		defer t.fence.unclaim()
 	}
-	if err := s.readyToMerge(ctx, both); err != nil {
+	if err := m.ready(ctx); err != nil {
 		return notServing(err)
 	}
 	for _, t := range both {
-		t.stopMerging()
-		defer t.mergeMu.Unlock()
+		t.merge.stop()
+		defer t.merge.mu.Unlock()
 	}
 	began := time.Now()
 	for _, t := range both {
-		if err := t.fenceWritesSoon(ctx); err != nil {
+		if err := t.fence.raiseSoon(ctx, s.cfg.OverloadWait, s.logStalled(t)); err != nil {
 			return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 		}
-		defer t.liftFence() // if it is still served
+		defer t.fence.lift() // if it is still served
 	}
 	for _, t := range both {
 		if err := t.flush(ctx); err != nil {
@@ -60,22 +61,30 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 		}
 	}
 	for _, t := range both {
-		t.metaMu.Lock()
-		defer t.metaMu.Unlock()
-		if t.metaClosed() {
+		t.meta.mu.Lock()
+		defer t.meta.mu.Unlock()
+		if t.meta.isClosed() {
 			return errGone
 		}
 	}
-	if err := s.merge(lower, upper); err != nil {
+	if err := m.run(); err != nil {
 		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 	}
 	s.log.Info("tablets merged", "lower", lower.id, "upper", upper.id, "write_pause", time.Since(began))
 	return nil
 }
 
-// readyToMerge reduces what must be written while writers wait, and the files that reads must merge
+// tabletMerge is one merge of two neighbours.
+type tabletMerge struct {
+	server       *Server
+	lower, upper *Tablet
+	one          *Tablet // that replaces both
+}
+
+// ready reduces what must be written while writers wait, and the files that reads must merge
 // afterwards.
-func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
+func (m *tabletMerge) ready(ctx context.Context) error {
+	both := []*Tablet{m.lower, m.upper}
 	for _, t := range both {
 		if err := t.flushMost(ctx); err != nil {
 			return err
@@ -83,7 +92,7 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 	}
 	files := map[string]int{}
 	for _, t := range both {
-		v, _, err := t.acquire()
+		v, _, err := t.views.acquire()
 		if err != nil {
 			return err
 		}
@@ -93,11 +102,11 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 		v.release()
 	}
 	for _, n := range files {
-		if n < s.cfg.FilesMax/2 {
+		if n < m.server.cfg.FilesMax/2 {
 			continue
 		}
 		for _, t := range both {
-			if err := t.major(ctx); err != nil {
+			if err := t.merge.major(ctx); err != nil {
 				return err
 			}
 		}
@@ -106,43 +115,44 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 	return nil
 }
 
-// merge performs the merge while both tablets are fenced, have all entries in files, and nothing
-// else can change their files or metadata: mergeMu and metaMu are held.
-func (s *Server) merge(lower, upper *Tablet) error {
-	before := upper.metaMu.meta
-	m := mergeMeta(lower.metaMu.meta, before)
-	one := s.newChild(m)
-	lv, _, err := lower.acquire()
+// run performs the merge while both tablets are fenced, have all entries in files, and nothing
+// else can change their files or metadata: the locks of their merge and meta are held.
+func (m *tabletMerge) run() error {
+	s, lower, upper := m.server, m.lower, m.upper
+	before := upper.meta.current
+	merged := mergeMeta(lower.meta.current, before)
+	m.one = s.newChild(merged)
+	lv, _, err := lower.views.acquire()
 	if err != nil {
 		return err
 	}
 	defer lv.release()
-	uv, _, err := upper.acquire()
+	uv, _, err := upper.views.acquire()
 	if err != nil {
 		return err
 	}
 	defer uv.release()
-	if err := one.takeFiles(lv, uv); err != nil {
+	if err := m.one.takeFiles(lv, uv); err != nil {
 		return err
 	}
-	if err := s.settleMerge(lower, upper, m); err != nil {
-		one.unload(false)
+	if err := m.settle(merged); err != nil {
+		m.one.unload(false)
 		if errors.Is(err, ErrClosed) { // the outcome is unknown
-			lower.metaMu.closed, upper.metaMu.closed = true, true
+			lower.meta.closed, upper.meta.closed = true, true
 			return err
 		}
-		s.undoMerge(lower, upper, before, err)
+		m.undo(before, err)
 		return err
 	}
-	lower.metaMu.closed, upper.metaMu.closed = true, true
-	if err := s.commits.Between(func() { s.replaceBoth(lower, upper, one) }); err != nil {
-		one.unload(false)
+	lower.meta.closed, upper.meta.closed = true, true
+	if err := s.commitLog.commits.Between(m.replace); err != nil {
+		m.one.unload(false)
 		return closedError(err)
 	}
-	lower.retire()
-	upper.retire()
+	lower.fence.retire()
+	upper.fence.retire()
 	s.stats.tabletMerges.Add(1)
-	s.mergeQueue.Add(one)
+	s.merges.queue.Add(m.one)
 	return nil
 }
 
@@ -175,57 +185,46 @@ func mergeMeta(lower, upper *Meta) *Meta {
 	return m
 }
 
-// settleMerge makes the merge durable. The error means that it did not happen, except ErrClosed,
-// after which the outcome is unknown.
-func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
-	err := s.settle(func(context.Context, bool) error {
-		_, err := upper.saveMeta(m)
+// settle makes the merge durable. The error means that it did not happen, except ErrClosed, after
+// which the outcome is unknown.
+func (m *tabletMerge) settle(merged *Meta) error {
+	changes := &m.server.metadata
+	err := changes.settle(func(context.Context, bool) error {
+		_, err := m.upper.meta.save(merged)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	old := lower.metaMu.meta
-	return s.settle(func(ctx context.Context, again bool) error {
-		err := s.cfg.Metadata.Remove(ctx, old)
-		if !again || !errors.Is(err, ErrMetaChanged) {
-			return err
-		}
-		_, loadErr := s.cfg.Metadata.Load(ctx, old.Table, old.End)
-		if errors.Is(loadErr, ErrNoMeta) { // an earlier attempt succeeded
-			return nil
-		}
-		if loadErr != nil {
-			return loadErr
-		}
-		return err
-	})
+	return changes.remove(m.lower.meta.current)
 }
 
-// undoMerge restores the upper tablet's row. If that fails, the next change of the row does it.
-func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
-	upper.metaMu.meta = before
-	if !upper.metaMu.closed {
-		if _, err := upper.saveMeta(before); err != nil {
+// undo restores the upper tablet's row. If that fails, the next change of the row does it.
+func (m *tabletMerge) undo(before *Meta, why error) {
+	s, lower, upper := m.server, m.lower, m.upper
+	upper.meta.current = before
+	if !upper.meta.closed {
+		if _, err := upper.meta.save(before); err != nil {
 			s.log.Warn("metadata not restored after failed merge", "tablet", upper.id, "err", err)
 		}
 	}
-	if errors.Is(why, ErrMetaLost) && !upper.metaMu.closed {
-		lower.metaMu.closed = true
+	if errors.Is(why, ErrMetaLost) && !upper.meta.closed {
+		lower.meta.closed = true
 		s.lost(lower, why)
 	}
 }
 
-// replaceBoth replaces two tablets with one. It runs on the applier, with the writes of both fenced
-// and their memtables empty.
-func (s *Server) replaceBoth(lower, upper, one *Tablet) {
-	if lower.unloaded || upper.unloaded { // the table was dropped meanwhile
+// replace puts one tablet in the place of both. It runs on the applier, with the writes of both
+// fenced and their memtables empty.
+func (m *tabletMerge) replace() {
+	lower, upper, one := m.lower, m.upper, m.one
+	if lower.writer.unloaded || upper.writer.unloaded { // the table was dropped meanwhile
 		one.unload(false)
 		return
 	}
-	one.applied.Store(max(lower.applied.Load(), upper.applied.Load()))
-	one.stamped.Store(max(lower.stamped.Load(), upper.stamped.Load()))
-	if !s.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
+	one.views.applied.Store(max(lower.views.applied.Load(), upper.views.applied.Load()))
+	one.writer.stamped.Store(max(lower.writer.stamped.Load(), upper.writer.stamped.Load()))
+	if !m.server.served.exchange([]*Tablet{lower, upper}, []*Tablet{one}) {
 		one.unload(false)
 	}
 	lower.unload(false)

@@ -82,7 +82,7 @@ func TestNoTurnWhileLatchIsHeldByOther(t *testing.T) {
 		_, err := applySync(s.Server, "row", table.Set("f", []byte("other"), 1, nil))
 		write <- err
 	}()
-	for s.commits.AppendAge() == 0 {
+	for s.commitLog.commits.AppendAge() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	var turns turnWatch
@@ -104,10 +104,10 @@ func TestNoTurnWhileLatchIsHeldByOther(t *testing.T) {
 func TestNoTurnWhileMemoryIsTaken(t *testing.T) {
 	e := newEnv(t, Config{OverloadWait: time.Minute}, "f:")
 	e.mustApply("row", table.Set("f", []byte("q"), 1, bytes.Repeat([]byte("x"), 512<<10)))
-	if !e.large.free.TryAcquire(e.large.total) {
+	if !e.largeReads.TryReserve(e.largeReads.Total()) {
 		t.Fatal("the memory is in use")
 	}
-	release := sync.OnceFunc(func() { e.large.free.Release(e.large.total) })
+	release := sync.OnceFunc(func() { e.largeReads.Release(e.largeReads.Total()) })
 	defer release()
 	var turns turnWatch
 	done := checkCostly(t, e.Server, "row", &turns)

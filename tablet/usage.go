@@ -136,7 +136,7 @@ type FamilyUsage struct {
 
 // Usage returns the usage of the table with that id, or of every table if it is 0, sorted by id.
 func (s *Server) Usage(tableID uint64) (all []Usage) {
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *s.served.tables.Load() {
 		if tableID != 0 && sv.id != tableID || len(sv.tablets) == 0 {
 			continue
 		}
@@ -160,10 +160,10 @@ type TableSize struct {
 
 // Sizes returns the size of each table. It is cheap enough for frequent calls.
 func (s *Server) Sizes() (all []TableSize) {
-	for name, sv := range *s.tables.Load() {
+	for name, sv := range *s.served.tables.Load() {
 		x := TableSize{Table: name, ID: sv.id}
 		for _, t := range sv.tablets {
-			v, _, err := t.acquire()
+			v, _, err := t.views.acquire()
 			if err != nil {
 				continue
 			}
@@ -221,7 +221,7 @@ func (u *usageSum) family(id uint32) *FamilyUsage {
 }
 
 func (u *usageSum) add(t *Tablet) {
-	v, _, err := t.acquire()
+	v, _, err := t.views.acquire()
 	if err != nil {
 		return // moved or dropped meanwhile
 	}

@@ -68,7 +68,7 @@ func TestUsageByFamily(t *testing.T) {
 	check("opened again", false)
 
 	// Files of earlier versions: in proportion to the others of the group.
-	v, _, err := e.tabletOfTest().acquire()
+	v, _, err := e.tabletOfTest().views.acquire()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,11 +253,11 @@ func TestSizesAddUp(t *testing.T) {
 // blobBytes returns the size of all SSTables of the first server's tablets.
 func (f *cluster) blobBytes() (n int64) {
 	seen := map[string]bool{}
-	for _, sv := range *f.servers[0].Server.tables.Load() {
+	for _, sv := range *f.servers[0].Server.served.tables.Load() {
 		for _, t := range sv.tablets {
-			t.metaMu.Lock()
-			m := cloneMeta(t.metaMu.meta)
-			t.metaMu.Unlock()
+			t.meta.mu.Lock()
+			m := cloneMeta(t.meta.current)
+			t.meta.mu.Unlock()
 			for _, g := range m.Groups {
 				for _, x := range g.Files {
 					if id := x.Handle.ID.String(); !seen[id] {

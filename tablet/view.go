@@ -1,8 +1,10 @@
 package tablet
 
 import (
+	"sync"
 	"sync/atomic"
 
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/memtable"
 )
 
@@ -30,14 +32,14 @@ type mem struct {
 
 // held counts the memory of a memtable that one tablet has, or two after a split.
 type held struct {
-	server *Server
-	bytes  atomic.Int64 // part of Server.memtables or, without owners, of Server.lingering
+	memory *budget.Writes
+	bytes  atomic.Int64 // of active memtables in memory or, without owners, of lingering ones
 	owners atomic.Int32
 	refs   atomic.Int32 // owners and views
 }
 
-func newMem(s *Server) *mem {
-	m := &mem{Table: memtable.New(), held: &held{server: s}, sums: &familySums{}}
+func newMem(memory *budget.Writes) *mem {
+	m := &mem{Table: memtable.New(), held: &held{memory: memory}, sums: &familySums{}}
 	m.held.owners.Store(1)
 	m.held.refs.Store(1)
 	return m
@@ -49,10 +51,7 @@ func (h *held) unref() {
 		return
 	}
 	if n := h.bytes.Swap(0); n > 0 {
-		h.server.lingering.Add(-n)
-		if h.server.waiters.Load() > 0 {
-			h.server.signalMemory()
-		}
+		h.memory.Drop(n)
 	}
 }
 
@@ -66,11 +65,11 @@ func (m *mem) part(start, end []byte) *mem {
 	return p
 }
 
-// count adds the growth of the memtable to the server's memory.
+// count adds the growth of the memtable to the memory for writes.
 func (m *mem) count() {
 	if grown := m.Bytes() - m.held.bytes.Load(); grown > 0 {
 		m.held.bytes.Add(grown)
-		m.held.server.memtablesGrew(grown)
+		m.held.memory.Grow(grown)
 	}
 }
 
@@ -81,9 +80,7 @@ func (m *mem) release() {
 		return
 	}
 	if h := m.held; h.owners.Add(-1) == 0 {
-		n := h.bytes.Load()
-		h.server.lingering.Add(n)
-		h.server.memtables.Add(-n)
+		h.memory.Linger(h.bytes.Load())
 	}
 	m.held.unref()
 }
@@ -229,4 +226,172 @@ func containsFile(files []*file, f *file) bool {
 		}
 	}
 	return false
+}
+
+// viewSet is what reads of a tablet see: its current view, and the sequence number to read it at. It
+// counts the tablet in the server's backlogs of compactions.
+type viewSet struct {
+	cfg      *Config
+	backlogs *backlogs
+	memory   *budget.Writes
+
+	// applied is the sequence number of the last visible entry. All entries at or below it are in a
+	// memtable or a file.
+	applied atomic.Uint64
+
+	// stalled is set while reads have too many files to merge. Writers wait.
+	stalled atomic.Bool
+
+	// mu guards the fields below. Never held across I/O.
+	mu      sync.Mutex
+	current *view   // nil when unloaded
+	dropped bool    // dropped together with its metadata
+	backlog backlog // counted in backlogs
+}
+
+// acquire returns the current view and the sequence number to read it at. The caller must release
+// the view. The error is errGone.
+//
+// The number is loaded after the view. A compaction may have dropped entries from the view's files
+// that newer ones replaced, and those are then visible too.
+func (vs *viewSet) acquire() (*view, uint64, error) {
+	vs.mu.Lock()
+	v := vs.current
+	if v == nil {
+		vs.mu.Unlock()
+		return nil, 0, errGone
+	}
+	v.refs.Add(1)
+	vs.mu.Unlock()
+	return v, vs.applied.Load(), nil
+}
+
+// acquireFiles is acquire without memtables, for long work on files: holding the view would keep
+// memtables in memory after they are written out. The error is errGone.
+func (vs *viewSet) acquireFiles() (*view, error) {
+	v, _, err := vs.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer v.release()
+	files := &view{groups: v.groups}
+	files.hold()
+	return files, nil
+}
+
+func (vs *viewSet) isDropped() bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.dropped
+}
+
+// drop marks the tablet as dropped, together with its metadata, so that the metadata cannot change
+// any more. It does not wait for a pending change, which fails.
+func (vs *viewSet) drop() {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	vs.dropped = true
+}
+
+// setCurrent sets the first view of a tablet that is not served yet.
+func (vs *viewSet) setCurrent(v *view) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	vs.current = v
+	vs.setBacklog(vs.cfg.backlogOf(v.mostFiles()))
+}
+
+// install applies change to a copy of the current view and makes the copy current. If the tablet is
+// unloaded, it does nothing and returns false.
+func (vs *viewSet) install(change func(v *view)) (served bool) {
+	vs.mu.Lock()
+	old := vs.current
+	if old == nil {
+		vs.mu.Unlock()
+		return false
+	}
+	next := old.clone()
+	change(next)
+	most := next.mostFiles()
+	stalled := most >= vs.cfg.FilesMax
+	vs.setBacklog(vs.cfg.backlogOf(most))
+	next.hold()
+	vs.current = next
+	vs.mu.Unlock()
+	old.release()
+	if vs.stalled.Swap(stalled) && !stalled {
+		vs.memory.Signal()
+	}
+	return true
+}
+
+// take removes the last view and returns it; later reads fail. It returns nil if there is none any
+// more. drop marks the tablet as dropped.
+func (vs *viewSet) take(drop bool) *view {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v := vs.current
+	vs.current = nil
+	vs.dropped = vs.dropped || drop
+	vs.setBacklog(noBacklog)
+	return v
+}
+
+// isUnloaded reports whether there is no view any more.
+func (vs *viewSet) isUnloaded() bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.current == nil
+}
+
+// unflushed returns the first sequence number that is in no file, or 0.
+func (vs *viewSet) unflushed() uint64 {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v := vs.current
+	if v == nil {
+		return 0
+	}
+	for _, m := range v.frozen {
+		if seq := m.minSeq.Load(); seq != 0 {
+			return seq
+		}
+	}
+	return v.active.minSeq.Load()
+}
+
+// activeBytes returns the memory of the active memtable's entries.
+func (vs *viewSet) activeBytes() int64 {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if v := vs.current; v != nil && v.active.Len() > 0 {
+		return v.active.Bytes()
+	}
+	return 0
+}
+
+// bytes returns the approximate size of the tablet in files and memtables.
+func (vs *viewSet) bytes() int64 {
+	v, _, err := vs.acquire()
+	if err != nil {
+		return 0
+	}
+	defer v.release()
+	n := v.memtableBytes()
+	for _, g := range v.groups {
+		for _, f := range g.files {
+			n += f.bytes
+		}
+	}
+	return n
+}
+
+// setBacklog updates the tablet's backlog. mu is held.
+func (vs *viewSet) setBacklog(b backlog) {
+	if b == vs.backlog {
+		return
+	}
+	vs.backlogs[b].Add(1)
+	vs.backlogs[vs.backlog].Add(-1)
+	vs.backlog = b
 }

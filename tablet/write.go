@@ -2,18 +2,16 @@ package tablet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/tablet/logbody"
-
-	"github.com/steledb/stele/tablet/latch"
-
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/latch"
+	"github.com/steledb/stele/tablet/logbody"
 )
 
 // write is one row mutation from Apply to its answer.
@@ -77,26 +75,26 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	if as.a != nil {
 		as.a.Begin()
 	}
-	rm, err := s.checked(sc, rm, as.a)
+	rm, err := s.writes.check(sc, rm, as.a)
 	if err == nil {
-		err = s.admit(t, rm)
+		err = s.writes.admit(t, rm)
 	}
 	if err != nil {
 		return err
 	}
-	l := t.latches.Of(rm.Row)
+	l := t.fence.latches.Of(rm.Row)
 	l.LockShared()
 	switch {
-	case t.fence.Load() != nil:
+	case t.fence.raised.Load() != nil:
 		err = errFenced
 	case changed(as.a):
 		err = errChanged
 	default:
-		s.commitLatched(t, sc, rm, l, nil, done)
+		as.commitLatched(t, sc, rm, l, nil, done)
 		return nil
 	}
 	l.UnlockShared()
-	s.uncharge(s.chargeBytes(rm))
+	s.writeMemory.Release(s.writes.chargeBytes(rm))
 	return err
 }
 
@@ -111,7 +109,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		if as.a != nil {
 			as.a.Begin()
 		}
-		rm, err = s.checked(sc, rm, as.a)
+		rm, err = s.writes.check(sc, rm, as.a)
 	}
 	if err == ErrWouldWait || err == errStale {
 		return false
@@ -120,39 +118,39 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		done(0, err)
 		return true
 	}
-	if s.commits.Busy() {
+	if s.commitLog.commits.Busy() {
 		return false
 	}
 	n := rowMutationBytes(rm)
-	if n > s.mutationMax() {
+	if n > s.writes.mutationMax() {
 		return false // Apply returns the error
 	}
-	if n = s.chargeBytes(rm); !s.tryCharge(t, n) {
+	if n = s.writes.chargeBytes(rm); !s.writes.tryCharge(t, n) {
 		return false
 	}
-	l := t.latches.Of(rm.Row)
+	l := t.fence.latches.Of(rm.Row)
 	if !l.TryLockShared() {
-		s.uncharge(n)
+		s.writeMemory.Release(n)
 		return false
 	}
-	if t.fence.Load() != nil || changed(as.a) {
+	if t.fence.raised.Load() != nil || changed(as.a) {
 		l.UnlockShared()
-		s.uncharge(n)
+		s.writeMemory.Release(n)
 		return false
 	}
-	s.commitLatched(t, sc, rm, l, nil, done)
+	as.commitLatched(t, sc, rm, l, nil, done)
 	return true
 }
 
 // commitLatched submits rm, checked against sc and admitted, to the commit log. It releases the
 // latch when the commit is done.
-func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch.Latch, exclusive *exclusiveWrite, done func(int64, error)) {
-	w := writePool.Get().(*write)
+func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch.Latch, exclusive *exclusiveWrite, done func(int64, error)) {
+	s, w := as.s, writePool.Get().(*write)
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
 	w.server, w.tablet, w.schema, w.Latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
-	w.charged = s.chargeBytes(rm)
+	w.charged = s.writes.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
 	w.commit.Table, w.commit.Tablet = t.table, t.id
@@ -161,17 +159,17 @@ func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *
 		w.commit.Stamp = w
 	}
 	if err == nil {
-		err = s.commits.Commit(&w.commit)
+		err = s.commitLog.commits.Commit(&w.commit)
 	}
 	if err != nil {
-		w.answer(s.notCommitted(err))
+		w.answer(s.commitLog.notCommitted(err))
 	}
 }
 
 // finish runs on the applier, in sequence order.
 func (w *write) finish(c *commitlog.Commit, err error) {
 	if err == nil {
-		err = w.tablet.applyCommit(c)
+		err = w.tablet.writer.apply(c)
 	}
 	if err == nil {
 		if cause := w.server.checkServing(); cause != nil {
@@ -197,7 +195,7 @@ func (w *write) release() {
 	} else {
 		w.Latch.UnlockShared()
 	}
-	w.server.uncharge(w.charged)
+	w.server.writeMemory.Release(w.charged)
 }
 
 // end recycles w and calls done, after release.
@@ -211,59 +209,65 @@ func (w *write) end(err error) {
 	done(time, err)
 }
 
-// notCommitted returns why the commit log did not accept a commit. If it is busy because no disk
-// has space, that is the error.
-func (s *Server) notCommitted(err error) error {
-	if errors.Is(err, commitlog.ErrBusy) {
-		if full := s.logWriter.Full(); full != nil {
-			return fmt.Errorf("commit log has not finished earlier writes: %w", full)
-		}
+// Stamp returns the tablet's next server timestamp, in µs: the current time, or one above the
+// previous timestamp if the clock stands or went back (I8). The commit log calls it in sequence
+// order.
+func (w *write) Stamp() int64 {
+	next := w.tablet.writer.stampFloor()
+	if w.exclusive != nil {
+		next = max(next, w.exclusive.floor)
 	}
-	return closedError(err)
+	w.tablet.writer.stamped.Store(next)
+	return next
 }
 
-// closedError converts an error of a commit log that accepts nothing, or nothing now, to that of a
-// closed or overloaded server. Nothing was written.
-func closedError(err error) error {
-	if errors.Is(err, commitlog.ErrBusy) {
-		return &api.OverloadedError{Reason: "the commit log has not finished earlier writes", RetryAfter: overloadRetry}
-	}
-	if errors.Is(err, commitlog.ErrClosed) {
-		return fmt.Errorf("%w: %s", ErrClosed, err.Error())
-	}
-	return err
+// memWriter adds commits to a tablet's active memtable. All but stamped is used by the applier only,
+// the goroutine that alone adds to memtables.
+type memWriter struct {
+	cfg         *Config
+	memory      *budget.Writes
+	views       *viewSet
+	appliedNext *atomic.Uint64 // of serverLog
+	frozen      func()         // called after a memtable was frozen; queues it to be written out
+
+	mem      *mem
+	scratch  []byte
+	unloaded bool // later commits are discarded with the tablet
+
+	// stamped is the last server timestamp assigned. Written only under the commit log's lock.
+	stamped atomic.Int64
 }
 
-// applyCommit adds a durable commit to the memtable and makes it visible. It runs on the applier,
+// apply adds a durable commit to the memtable and makes it visible. It runs on the applier,
 // the only goroutine that adds to memtables. An error means that the tablet was taken out of
 // service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
 // *UnknownOutcomeError if another server has it.
-func (t *Tablet) applyCommit(c *commitlog.Commit) error {
-	defer t.server.appliedNext.Store(c.First + uint64(c.Ops))
-	if t.unloaded {
-		if t.isDropped() {
+func (w *memWriter) apply(c *commitlog.Commit) error {
+	defer w.appliedNext.Store(c.First + uint64(c.Ops))
+	if w.unloaded {
+		if w.views.isDropped() {
 			return errGone
 		}
 		return &UnknownOutcomeError{Cause: errGone}
 	}
-	if t.mem.Len() > 0 && t.mem.Bytes()+int64(len(c.Body)) > t.server.cfg.MemtableBytes {
-		t.freeze()
+	if w.mem.Len() > 0 && w.mem.Bytes()+int64(len(c.Body)) > w.cfg.MemtableBytes {
+		w.freeze()
 	}
-	if err := t.add(c.Body, c.First, c.Ops, c.Time); err != nil {
+	if err := w.add(c.Body, c.First, c.Ops, c.Time); err != nil {
 		panic(fmt.Sprintf("BUG: apply a commit that was just encoded: %v", err))
 	}
-	t.applied.Store(c.First + uint64(c.Ops) - 1)
+	w.views.applied.Store(c.First + uint64(c.Ops) - 1)
 	return nil
 }
 
 // add adds the entries of a record's body to the active memtable. Existing entries stay.
-func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
-	m := t.mem
-	scratch, err := logbody.EachEntry(body, first, time, t.scratch, func(key, value []byte) error {
+func (w *memWriter) add(body []byte, first uint64, ops uint32, time int64) error {
+	m := w.mem
+	scratch, err := logbody.EachEntry(body, first, time, w.scratch, func(key, value []byte) error {
 		_, err := m.Add(key, value)
 		return err
 	})
-	t.scratch = scratch
+	w.scratch = scratch
 	m.count()
 	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
 		m.minSeq.Store(first)
@@ -274,22 +278,26 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	return err
 }
 
-// Stamp returns the tablet's next server timestamp, in µs: the current time, or one above the
-// previous timestamp if the clock stands or went back (I8). The commit log calls it in sequence
-// order.
-func (w *write) Stamp() int64 {
-	next := w.tablet.stampFloor()
-	if w.exclusive != nil {
-		next = max(next, w.exclusive.floor)
-	}
-	w.tablet.stamped.Store(next)
-	return next
-}
-
 // stampFloor returns a lower bound of the tablet's future timestamps, in µs, which holds while the
 // clock does not go back.
-func (t *Tablet) stampFloor() int64 {
-	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
+func (w *memWriter) stampFloor() int64 {
+	return max(w.cfg.Now().UnixMicro(), w.stamped.Load()+1)
+}
+
+// freeze replaces the active memtable with an empty one and queues it to be written out. It runs on
+// the applier.
+func (w *memWriter) freeze() {
+	if w.mem.Len() == 0 {
+		return
+	}
+	frozen, fresh := w.mem, newMem(w.memory)
+	frozen.stamped = w.stamped.Load()
+	w.mem = fresh
+	w.views.install(func(v *view) {
+		v.frozen = append(v.frozen, frozen)
+		v.active = fresh
+	})
+	w.frozen()
 }
 
 // appendBody encodes rm, which has passed table's validation. It returns the number of entries and

@@ -66,7 +66,7 @@ func (qs *Service) meterAs(c *rpc.Call, name string, write, waits bool) (m Meter
 // mayUse reports whether a principal may read, or write, any family of a table served here, and whether it sees all families. known is false
 // if a lookup is needed and the call must not wait.
 func (qs *Service) mayUse(c *rpc.Call, caller *authz.Subject, name string, write, waits bool) (may, whole, known bool) {
-	s := qs.Server().Tablets.Schema(name)
+	s := qs.Server().Tablets.Served().Schema(name)
 	if s == nil {
 		return false, false, true
 	}

@@ -5,20 +5,19 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
+	"github.com/steledb/stele/node/disks"
+	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/tablet"
-
-	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/node/disks"
-	"github.com/steledb/stele/node/gossip"
-	"github.com/steledb/stele/node/reply"
 )
 
 // Service reports the state of a node.
@@ -119,7 +118,7 @@ func (sv *Service) status(context.Context, *api.NamesRequest) (reply.Result, err
 // ServedTables returns the numbers of users' tables and tablets served here.
 func (sv *Service) ServedTables() (tables, tablets int64) {
 	seen := map[uint64]bool{}
-	for _, t := range sv.Users().Loaded() {
+	for _, t := range sv.Users().Served().Loaded() {
 		seen[t.Table] = true
 		tablets++
 	}

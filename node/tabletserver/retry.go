@@ -45,7 +45,7 @@ func (s *Server) ReleaseFailed(key []byte, cause error) {
 		return // it is retried here, or another server has it
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
-	if err != nil || s.of(row.Table).SplitPending(metarows.RefOf(row)) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+	if err != nil || s.of(row.Table).Served().SplitPending(metarows.RefOf(row)) || s.of(row.Table).Served().Overlaps(row.Table, m.Start, row.End) {
 		return
 	}
 	event := ""

@@ -92,7 +92,7 @@ func (r *Rows) forgetDropped() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	served := map[uint64]bool{metadata.TableID: true}
-	for _, id := range r.s.Users.Tables() {
+	for _, id := range r.s.Users.Served().Tables() {
 		served[id] = true
 	}
 	maps.DeleteFunc(r.mu.states, func(ref tablet.Ref, _ *rowState) bool {

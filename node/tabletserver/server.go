@@ -72,7 +72,7 @@ func (s *Server) Serving() error {
 
 // held returns the tablets that the server has.
 func (s *Server) held() reply.Result {
-	all := append(s.Metadata.Loaded(), s.Users.Loaded()...)
+	all := append(s.Metadata.Served().Loaded(), s.Users.Served().Loaded()...)
 	held := make([]master.Held, len(all))
 	for i := range all {
 		t := &all[i]
@@ -103,7 +103,7 @@ func (s *Server) Load(ctx context.Context, key []byte, generation uint64) error 
 	if err != nil {
 		return err
 	}
-	settling := s.of(row.Table).SplitPending(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
+	settling := s.of(row.Table).Served().SplitPending(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
 	if s.Has(row) {
 		return nil
 	}
@@ -151,7 +151,7 @@ var (
 
 // Has reports whether the server has the tablet of a row.
 func (s *Server) Has(row *metadata.Row) bool {
-	return s.of(row.Table).Has(metarows.RefOf(row))
+	return s.of(row.Table).Served().Has(metarows.RefOf(row))
 }
 
 // Take makes the tablet this server's: from then on no other server changes its row. METADATA records an event, unless this repeats
@@ -227,7 +227,7 @@ func (s *Server) Unload(ctx context.Context, key []byte) (generation uint64, err
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).SplitPending(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
+	if s.of(row.Table).Served().SplitPending(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
 		return 0, errSplittingOff
 	}
 	held := s.Has(row)
@@ -241,7 +241,7 @@ func (s *Server) Unload(ctx context.Context, key []byte) (generation uint64, err
 		return 0, err
 	}
 	// The row that was read may be older than the tablet's last split, and begin below its rows.
-	if !held && s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+	if !held && s.of(row.Table).Served().Overlaps(row.Table, m.Start, row.End) {
 		return 0, errServedByAnother
 	}
 	if row, err = s.Row(ctx, key); err != nil {

@@ -41,16 +41,7 @@ type place struct {
 // worked for each block.
 func choose(text []byte, blocks [][]byte, n int, worked func(bytes int)) []byte {
 	c := &chooser{text: text, counts: new([1 << countLog]counter)}
-	places := make([][]place, len(blocks))
-	total := 0
-	for i, b := range blocks {
-		total += len(b)
-		places[i] = sample(b)
-		for _, p := range places[i] {
-			c.count(p, uint16(i+1))
-		}
-		worked(len(b))
-	}
+	places, total := c.countAll(blocks, worked)
 	for _, p := range sample(text) {
 		c.at(p).blocks = 0
 	}
@@ -77,6 +68,20 @@ func choose(text []byte, blocks [][]byte, n int, worked func(bytes int)) []byte 
 		}
 	}
 	return c.text
+}
+
+// countAll counts the sampled places of all blocks, and returns them and the blocks' size.
+func (c *chooser) countAll(blocks [][]byte, worked func(bytes int)) (places [][]place, total int) {
+	places = make([][]place, len(blocks))
+	for i, b := range blocks {
+		total += len(b)
+		places[i] = sample(b)
+		for _, p := range places[i] {
+			c.count(p, uint16(i+1))
+		}
+		worked(len(b))
+	}
+	return places, total
 }
 
 // sample returns the sampled places of p. A place is selected by its hash, so the same text is
@@ -119,7 +124,28 @@ func (k *counter) value() int { return min(max(int(k.blocks)-1, 0), countMax) }
 // take appends the piece of b with the highest value among those that start at one of the places
 // and end at another.
 func (c *chooser) take(b []byte, places []place, limit int) {
-	best, score, from, to, left := 0, 0, 0, 0, 0
+	best, from, to := c.best(places)
+	for from < to && c.at(places[from]).value() == 0 {
+		from++
+	}
+	for to > from && c.at(places[to-1]).value() == 0 {
+		to--
+	}
+	if best < valueMin {
+		return
+	}
+	// The common text extends a little beyond the sampled places.
+	piece := b[max(0, int(places[from].at)-16):min(len(b), int(places[to-1].at)+24)]
+	c.text = append(c.text, piece[:min(len(piece), limit-len(c.text))]...)
+	for _, p := range places[from:to] {
+		c.at(p).blocks = 0
+	}
+}
+
+// best returns the range of the places, within pieceBytes, that has the highest value, and that
+// value.
+func (c *chooser) best(places []place) (best, from, to int) {
+	score, left := 0, 0
 	for right, p := range places {
 		k := c.at(p)
 		if k.inside == 0 {
@@ -140,19 +166,5 @@ func (c *chooser) take(b []byte, places []place, limit int) {
 	for _, p := range places[left:] {
 		c.at(p).inside = 0
 	}
-	for from < to && c.at(places[from]).value() == 0 {
-		from++
-	}
-	for to > from && c.at(places[to-1]).value() == 0 {
-		to--
-	}
-	if best < valueMin {
-		return
-	}
-	// The common text extends a little beyond the sampled places.
-	piece := b[max(0, int(places[from].at)-16):min(len(b), int(places[to-1].at)+24)]
-	c.text = append(c.text, piece[:min(len(piece), limit-len(c.text))]...)
-	for _, p := range places[from:to] {
-		c.at(p).blocks = 0
-	}
+	return best, from, to
 }

@@ -45,28 +45,34 @@ func (d *Dict) Decode(dst, src []byte) error {
 	if len(src) == 0 {
 		return fmt.Errorf("%w: no header", ErrCorrupt)
 	}
-	var g *generation
-	if n := int(src[0]); n > 0 {
-		if d == nil || n > len(d.gens) {
-			return fmt.Errorf("%w: generation %d", ErrNoDict, n)
-		}
-		g = &d.gens[n-1]
-	} else {
+	g := &noTables
+	if n := int(src[0]); n == 0 {
 		d = &noDict
-		g = &noTables
+	} else if d == nil || n > len(d.gens) {
+		return fmt.Errorf("%w: generation %d", ErrNoDict, n)
+	} else {
+		g = &d.gens[n-1]
 	}
-	dec := decoders.Get().(*decoder)
-	defer decoders.Put(dec)
 	r := reader{p: src[1:]}
-	for at := 0; at < len(dst); {
-		end := min(at+segmentBytes, len(dst))
-		if err := dec.segment(d, g, &r, dst, at, end); err != nil {
-			return fmt.Errorf("%w: segment at %d of %d: %s", ErrCorrupt, at, len(dst), err)
-		}
-		at = end
+	if err := decodeSegments(d, g, &r, dst); err != nil {
+		return err
 	}
 	if len(r.p) != 0 {
 		return fmt.Errorf("%w: %d bytes after the last segment", ErrCorrupt, len(r.p))
+	}
+	return nil
+}
+
+// decodeSegments decodes the segments of a block into dst.
+func decodeSegments(d *Dict, g *generation, r *reader, dst []byte) error {
+	dec := decoders.Get().(*decoder)
+	defer decoders.Put(dec)
+	for at := 0; at < len(dst); {
+		end := min(at+segmentBytes, len(dst))
+		if err := dec.segment(d, g, r, dst, at, end); err != nil {
+			return fmt.Errorf("%w: segment at %d of %d: %s", ErrCorrupt, at, len(dst), err)
+		}
+		at = end
 	}
 	return nil
 }

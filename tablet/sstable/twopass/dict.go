@@ -64,44 +64,67 @@ func OpenDict(p []byte) (*Dict, error) {
 	}
 	r := reader{p: p[3:]}
 	for range gens {
-		var g generation
-		for i := range g.raw {
-			g.raw[i] = append([]byte(nil), r.bytes(r.uvarint(255))...)
-		}
+		g, err := readGeneration(&r)
 		if r.bad {
 			return bad("tables truncated")
 		}
-		if err := g.read(); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		d.gens = append(d.gens, g)
 	}
+	if problem := d.readText(&r); problem != "" {
+		return bad(problem)
+	}
+	d.memory = int64(cap(d.text)) + 8*int64(len(d.phrases)) + int64(gens)*streams*8<<10
+	return d, nil
+}
+
+// readText reads the phrases and the text, which end the dictionary. It returns what is wrong with
+// them, or an empty string.
+func (d *Dict) readText(r *reader) (problem string) {
 	n := r.uvarint(PhrasesMax)
 	if n > len(r.p)/2 {
-		return bad("phrases truncated")
+		return "phrases truncated"
 	}
-	d.phrases = make([]phrase, n)
+	d.phrases = readPhrases(r, n)
+	textLen := r.uvarint(DictBytesMax)
+	text := r.bytes(textLen)
+	if r.bad || len(r.p) != 0 {
+		return "text has a wrong length"
+	}
+	for _, ph := range d.phrases {
+		if ph.n < matchMin || int(ph.pos+ph.n) > textLen {
+			return "phrase outside the text"
+		}
+	}
+	d.text = append(make([]byte, 0, textLen), text...)
+	return ""
+}
+
+// readGeneration reads the tables of one generation. If r is bad afterwards, they are truncated.
+func readGeneration(r *reader) (g generation, err error) {
+	for i := range g.raw {
+		g.raw[i] = append([]byte(nil), r.bytes(r.uvarint(255))...)
+	}
+	if r.bad {
+		return g, nil
+	}
+	return g, g.read()
+}
+
+// readPhrases reads n phrases, whose positions the caller checks.
+func readPhrases(r *reader, n int) []phrase {
+	all := make([]phrase, n)
 	at := 0
-	for i := range d.phrases {
+	for i := range all {
 		if i%phraseGroup == 0 {
 			at = 0
 		}
 		at += r.uvarint(DictBytesMax)
-		d.phrases[i] = phrase{uint32(at), uint32(r.uvarint(phraseMax))}
+		all[i] = phrase{uint32(at), uint32(r.uvarint(phraseMax))}
 	}
-	textLen := r.uvarint(DictBytesMax)
-	text := r.bytes(textLen)
-	if r.bad || len(r.p) != 0 {
-		return bad("text has a wrong length")
-	}
-	for _, ph := range d.phrases {
-		if ph.n < matchMin || int(ph.pos+ph.n) > textLen {
-			return bad("phrase outside the text")
-		}
-	}
-	d.text = append(make([]byte, 0, textLen), text...)
-	d.memory = int64(cap(d.text)) + 8*int64(n) + int64(gens)*streams*8<<10
-	return d, nil
+	return all
 }
 
 // MemoryBytes returns the approximate memory of the dictionary.

@@ -183,20 +183,8 @@ func (t *tally) best() []found {
 
 // learnPhrases finds the strings that are most often copied whole.
 func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
-	t := newTally(blocks)
-	e.trial(blocks, lazyTrial, func(block, at int) {
-		for i := range e.m.seqs {
-			q := &e.m.seqs[i]
-			at += int(q.lits)
-			if n := int(q.n); n >= phraseHead && n <= phraseMax {
-				if f := t.add(block, at, n); f != nil && q.kind == fromDict {
-					f.at = q.at
-				}
-			}
-			at += int(q.n)
-		}
-	})
 	var ph []phrase
+	t := e.tallyCopies(blocks)
 	for _, f := range t.best() {
 		p := t.text(&f)
 		if f.at < 0 || !bytes.HasPrefix(e.text[f.at:], p) {
@@ -218,6 +206,24 @@ func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 	e.m.index.setPhrases(ph)
 }
 
+// tallyCopies counts the strings that a trial of the blocks copies, and that may be phrases.
+func (e *Encoder) tallyCopies(blocks [][]byte) *tally {
+	t := newTally(blocks)
+	e.trial(blocks, lazyTrial, func(block, at int) {
+		for i := range e.m.seqs {
+			q := &e.m.seqs[i]
+			at += int(q.lits)
+			if n := int(q.n); n >= phraseHead && n <= phraseMax {
+				if f := t.add(block, at, n); f != nil && q.kind == fromDict {
+					f.at = q.at
+				}
+			}
+			at += int(q.n)
+		}
+	})
+	return t
+}
+
 // learnTables makes a generation of tables from blocks.
 func (e *Encoder) learnTables(blocks [][]byte) {
 	var all [streams][]byte
@@ -229,25 +235,32 @@ func (e *Encoder) learnTables(blocks [][]byte) {
 	})
 	var g generation
 	for i, s := range all {
-		s = s[:min(len(s), huff0.BlockSizeMax-256)]
-		n := len(s)
-		if n < 64 {
-			continue
+		if table, ratio := sharedTable(s); table != nil {
+			g.raw[i], e.sharedRatio[i] = table, ratio
 		}
-		// Add each byte once, so that every byte has a code in the table.
-		for c := range 256 {
-			s = append(s, byte(c))
-		}
-		var made huff0.Scratch
-		out, _, err := huff0.Compress4X(s, &made)
-		if err != nil {
-			continue
-		}
-		g.raw[i] = append([]byte(nil), made.OutTable...)
-		e.sharedRatio[i] = float64(len(out)) / float64(n)
 	}
 	if err := g.read(); err != nil {
 		panic("BUG: " + err.Error())
 	}
 	e.gens = append(e.gens, g)
+}
+
+// sharedTable returns the Huffman table for streams like s, and the ratio by which it compresses s. The
+// table is nil if s is too short or does not compress.
+func sharedTable(s []byte) (table []byte, ratio float64) {
+	s = s[:min(len(s), huff0.BlockSizeMax-256)]
+	n := len(s)
+	if n < 64 {
+		return nil, 0
+	}
+	// Add each byte once, so that every byte has a code in the table.
+	for c := range 256 {
+		s = append(s, byte(c))
+	}
+	var made huff0.Scratch
+	out, _, err := huff0.Compress4X(s, &made)
+	if err != nil {
+		return nil, 0
+	}
+	return append([]byte(nil), made.OutTable...), float64(len(out)) / float64(n)
 }

@@ -1,4 +1,4 @@
-package tablet
+package gcpolicy
 
 import (
 	"cmp"
@@ -6,32 +6,38 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+	"sync/atomic"
+	"time"
 
 	"github.com/steledb/stele/table"
 )
 
-// policy is a family's GC policy with values precomputed for the hot paths.
-type policy struct {
+// Policy is a family's GC policy with values precomputed for the hot paths.
+type Policy struct {
 	gc          *table.GCPolicy
 	leaves      []int // n of each versions=n rule
 	maxVersions int   // versions of a higher rank are garbage whatever their age; 0: no limit
 	maxAge      int64 // older versions are garbage whatever their rank, in µs; 0: no limit
 }
 
-func newPolicy(gc *table.GCPolicy) policy {
-	return policy{gc: gc, leaves: gc.VersionLeaves(), maxVersions: gc.MaxVersions(), maxAge: gc.MaxAge().Microseconds()}
+// New prepares a GC policy.
+func New(gc *table.GCPolicy) Policy {
+	return Policy{gc: gc, leaves: gc.VersionLeaves(), maxVersions: gc.MaxVersions(), maxAge: gc.MaxAge().Microseconds()}
 }
 
-// verdict is the decision about one version of a column.
-type verdict uint8
+// checkVersions is the number of versions after which Settle checks its context.
+const checkVersions = 4096
+
+// Verdict is the decision about one version of a column.
+type Verdict uint8
 
 const (
-	live     verdict = iota
-	hidden           // committed after the read's sequence number
-	replaced         // the same version was written again later
-	deleted          // by a deletion committed after it
-	garbage          // by the family's GC policy
-	rest             // garbage, and so are all older versions of the column
+	Live     Verdict = iota
+	Hidden           // committed after the read's sequence number
+	Replaced         // the same version was written again later
+	Deleted          // by a deletion committed after it
+	Garbage          // by the family's GC policy
+	Rest             // garbage, and so are all older versions of the column
 )
 
 // timeRange is a deletion of the versions of a column with timestamps in [start, end); end 0 means
@@ -45,19 +51,19 @@ func (r *timeRange) covers(ts int64, seq uint64) bool {
 	return seq < r.seq && ts >= r.start && (r.end == 0 || ts < r.end)
 }
 
-// judge decides which versions of one column live. Versions come newest first, and versions with
+// Judge decides which versions of one column live. Versions come newest first, and versions with
 // the same timestamp last commit first, as internal keys are ordered.
 //
 // The rule is that of package table: a version is out of versions=n from the moment at which n
 // newer ones exist beside it, even if those are deleted later. If only whole columns, families and
 // rows were deleted, that is the same as not being among the n newest live versions: what a whole
 // deletion covers does not count, and it never coexisted with what the deletion leaves. Only the
-// deletion of a range of timestamps makes the order of commits matter: see settle.
-type judge struct {
+// deletion of a range of timestamps makes the order of commits matter: see Settle.
+type Judge struct {
 	now  int64  // µs
 	snap uint64 // entries with a higher sequence number are hidden
 
-	policy *policy
+	policy *Policy
 	full   uint64      // last deletion of the whole column; older entries are dead
 	ranges []timeRange // later deletions of parts of it
 	cover  cover       // index of ranges, if they are many
@@ -70,7 +76,8 @@ type judge struct {
 	outranked func(n int) bool // set once: a method value costs an allocation
 }
 
-func (j *judge) init(now int64, snap uint64) {
+// Init prepares the judge for a read, or a compaction, at sequence number snap. now is in µs.
+func (j *Judge) Init(now int64, snap uint64) {
 	const keep = 1024 // ranges or versions; judges are reused, and should not keep the buffers of one large column
 	j.now, j.snap = now, snap
 	if cap(j.ranges) > keep {
@@ -84,14 +91,14 @@ func (j *judge) init(now int64, snap uint64) {
 	}
 }
 
-// column starts a column whose family or row was last deleted at full, 0 if never.
-func (j *judge) column(p *policy, full uint64) {
+// BeginColumn starts a column whose family or row was last deleted at full, 0 if never.
+func (j *Judge) BeginColumn(p *Policy, full uint64) {
 	j.policy, j.full, j.ranges = p, full, j.ranges[:0]
 	j.cover.built, j.seen, j.rank = false, false, 0
 }
 
-// delete records a deletion in the column. Deletions come before the versions, last commit first.
-func (j *judge) delete(start, end int64, seq uint64) {
+// Delete records a deletion in the column. Deletions come before the versions, last commit first.
+func (j *Judge) Delete(start, end int64, seq uint64) {
 	switch {
 	case seq > j.snap || seq <= j.full:
 	case start == 0 && end == 0:
@@ -102,34 +109,43 @@ func (j *judge) delete(start, end int64, seq uint64) {
 	}
 }
 
-// needsHistory reports whether the versions must be judged together, by settle.
-func (j *judge) needsHistory() bool { return len(j.ranges) > 0 && len(j.policy.leaves) > 0 }
+// IsCovered reports whether an entry of the column is older than its last whole deletion.
+func (j *Judge) IsCovered(seq uint64) bool { return seq <= j.full }
 
-// version returns the verdict on the next version.
-func (j *judge) version(ts int64, seq uint64) verdict {
+// IsVisible reports whether an entry is visible at the read's sequence number.
+func (j *Judge) IsVisible(seq uint64) bool { return seq <= j.snap }
+
+// Ranges returns the number of deleted ranges that the judge holds.
+func (j *Judge) Ranges() int { return len(j.ranges) }
+
+// NeedsHistory reports whether the versions must be judged together, by Settle.
+func (j *Judge) NeedsHistory() bool { return len(j.ranges) > 0 && len(j.policy.leaves) > 0 }
+
+// Next returns the verdict on the next version.
+func (j *Judge) Next(ts int64, seq uint64) Verdict {
 	if seq > j.snap {
-		return hidden
+		return Hidden
 	}
 	if j.seen && ts == j.lastTS {
-		return replaced
+		return Replaced
 	}
 	j.seen, j.lastTS = true, ts
 	if j.isDeleted(ts, seq) {
-		return deleted
+		return Deleted
 	}
 	p, age := j.policy, j.now-ts
 	if p.maxVersions > 0 && j.rank >= p.maxVersions || p.maxAge > 0 && age > p.maxAge {
-		return rest
+		return Rest
 	}
 	out := p.gc.Kind != table.GCNone && p.gc.Garbage(j.outranked, age)
 	j.rank++
 	if out {
-		return garbage
+		return Garbage
 	}
-	return live
+	return Live
 }
 
-func (j *judge) isDeleted(ts int64, seq uint64) bool {
+func (j *Judge) isDeleted(ts int64, seq uint64) bool {
 	if seq <= j.full {
 		return true
 	}
@@ -206,17 +222,17 @@ func (c *cover) last(ts int64) uint64 {
 	return c.seqs[at]
 }
 
-// version is one version of a column whose history is needed.
-type version struct {
-	ts      int64
-	seq     uint64
-	out     uint64 // bit i: out of versions=leaves[i]
-	verdict verdict
+// Version is one version of a column whose history is needed.
+type Version struct {
+	Timestamp int64
+	Seq       uint64
+	out       uint64 // bit i: out of versions=leaves[i]
+	Verdict   Verdict
 }
 
-// settle judges all versions of a column together, by replaying its commits. It takes O(n log n)
+// Settle judges all versions of a column together, by replaying its commits. It takes O(n log n)
 // for n versions and ranges. The error is the cause of ctx.
-func (j *judge) settle(ctx context.Context, vs []version) error {
+func (j *Judge) Settle(ctx context.Context, vs []Version) error {
 	j.prepare(vs)
 	r := &j.replay
 	for leaf, n := range j.policy.leaves {
@@ -235,23 +251,23 @@ func (j *judge) settle(ctx context.Context, vs []version) error {
 
 // prepare decides the versions for which history does not matter, and lists the commits of the
 // others and of the deletions for replay.
-func (j *judge) prepare(vs []version) {
+func (j *Judge) prepare(vs []Version) {
 	r := &j.replay
 	r.events, r.times = r.events[:0], r.times[:0]
 	for i := range vs {
 		v := &vs[i]
 		v.out = 0
 		switch {
-		case v.seq > j.snap:
-			v.verdict = hidden
-		case v.seq <= j.full:
-			v.verdict = deleted
+		case v.Seq > j.snap:
+			v.Verdict = Hidden
+		case v.Seq <= j.full:
+			v.Verdict = Deleted
 		default:
-			v.verdict = live
-			if n := len(r.times); n == 0 || r.times[n-1] != v.ts {
-				r.times = append(r.times, v.ts)
+			v.Verdict = Live
+			if n := len(r.times); n == 0 || r.times[n-1] != v.Timestamp {
+				r.times = append(r.times, v.Timestamp)
 			}
-			r.events = append(r.events, event{seq: v.seq, set: i, from: len(r.times) - 1})
+			r.events = append(r.events, event{seq: v.Seq, set: i, from: len(r.times) - 1})
 		}
 	}
 	for i := range j.ranges {
@@ -268,28 +284,28 @@ func (j *judge) prepare(vs []version) {
 }
 
 // conclude decides the other versions.
-func (j *judge) conclude(ctx context.Context, vs []version) error {
-	var v, last *version
+func (j *Judge) conclude(ctx context.Context, vs []Version) error {
+	var v, last *Version
 	outranked := func(n int) bool {
 		leaf, _ := slices.BinarySearch(j.policy.leaves, n)
 		return v.out&(1<<leaf) != 0
 	}
 	for i := range vs {
-		if i%checkEntries == checkEntries-1 && ctx.Err() != nil {
+		if i%checkVersions == checkVersions-1 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if v = &vs[i]; v.verdict != live {
+		if v = &vs[i]; v.Verdict != Live {
 			continue
 		}
-		again := last != nil && last.ts == v.ts
+		again := last != nil && last.Timestamp == v.Timestamp
 		last = v
 		switch {
 		case again:
-			v.verdict = replaced
-		case j.isDeleted(v.ts, v.seq):
-			v.verdict = deleted
-		case j.policy.gc.Garbage(outranked, j.now-v.ts):
-			v.verdict = garbage
+			v.Verdict = Replaced
+		case j.isDeleted(v.Timestamp, v.Seq):
+			v.Verdict = Deleted
+		case j.policy.gc.Garbage(outranked, j.now-v.Timestamp):
+			v.Verdict = Garbage
 		}
 	}
 	return nil
@@ -318,11 +334,11 @@ func (r *replay) slot(ts int64) int {
 // outrank replays the commits under versions=n and sets bit on each version that was not among the
 // n newest at some time. Each removal matches one earlier insertion, so deletions of many versions
 // cost no more than those versions did.
-func (r *replay) outrank(ctx context.Context, vs []version, n int, bit uint64) error {
+func (r *replay) outrank(ctx context.Context, vs []Version, n int, bit uint64) error {
 	r.standing.reset(len(r.times))
 	count := 0
 	for i := range r.events {
-		if i%checkEntries == checkEntries-1 && ctx.Err() != nil {
+		if i%checkVersions == checkVersions-1 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		e := &r.events[i]
@@ -425,4 +441,28 @@ func (s *slots) last() int {
 		i = i<<6 | (63 - bits.LeadingZeros64(level[i]))
 	}
 	return i
+}
+
+// Clock is the time at which GC policies are evaluated. It never goes back with the wall clock,
+// so a cell that a read found expired stays expired.
+type Clock struct {
+	wall func() time.Time
+	last atomic.Int64 // latest result, in µs
+}
+
+// NewClock returns a clock that follows wall.
+func NewClock(wall func() time.Time) *Clock { return &Clock{wall: wall} }
+
+// Now returns the time, in µs, at which to evaluate GC policies.
+func (c *Clock) Now() int64 {
+	now := c.wall().UnixMicro()
+	for {
+		last := c.last.Load()
+		if now <= last {
+			return last
+		}
+		if c.last.CompareAndSwap(last, now) {
+			return now
+		}
+	}
 }

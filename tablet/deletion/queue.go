@@ -1,4 +1,4 @@
-package tablet
+package deletion
 
 import (
 	"context"
@@ -8,13 +8,18 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/tablet/storage"
 )
 
-// deletions is the queue of SSTables and logs to delete. A read or the applier that releases the
-// last reference to a file does not wait for the disk and for other nodes.
-type deletions struct {
-	blobs storage.Blobs
+// Blobs deletes SSTables and logs: see storage.Blobs.
+type Blobs interface {
+	Delete(ctx context.Context, id blobfs.ID) error
+	RemoveLog(ctx context.Context, id blobfs.ID) error
+}
+
+// Queue holds the SSTables and logs to delete. Its methods are safe for concurrent use. Those that
+// add do not wait for the disk or for other nodes.
+type Queue struct {
+	Blobs Blobs // replaced only by tests
 	log   *slog.Logger
 
 	wake chan struct{} // capacity 1: something was added
@@ -34,17 +39,18 @@ type deletion struct {
 	log bool
 }
 
-func newDeletions(blobs storage.Blobs, log *slog.Logger) *deletions {
-	return &deletions{blobs: blobs, log: log, wake: make(chan struct{}, 1)}
+// New returns an empty queue of what blobs stores.
+func New(blobs Blobs, log *slog.Logger) *Queue {
+	return &Queue{Blobs: blobs, log: log, wake: make(chan struct{}, 1)}
 }
 
-// add queues the blob of an SSTable.
-func (d *deletions) add(id blobfs.ID) { d.put(deletion{id: id}) }
+// Add queues the blob of an SSTable.
+func (d *Queue) Add(id blobfs.ID) { d.put(deletion{id: id}) }
 
-// addLog queues a log. Its deletion is retried until it succeeds.
-func (d *deletions) addLog(id blobfs.ID) { d.put(deletion{id, true}) }
+// AddLog queues a log. Its deletion is retried until it succeeds.
+func (d *Queue) AddLog(id blobfs.ID) { d.put(deletion{id, true}) }
 
-func (d *deletions) put(x deletion) {
+func (d *Queue) put(x deletion) {
 	d.mu.Lock()
 	d.queue = append(d.queue, x)
 	d.mu.Unlock()
@@ -55,7 +61,7 @@ func (d *deletions) put(x deletion) {
 }
 
 // take removes and returns the first deletion.
-func (d *deletions) take() (x deletion, ok bool) {
+func (d *Queue) take() (x deletion, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.queue) == 0 {
@@ -69,30 +75,30 @@ func (d *deletions) take() (x deletion, ok bool) {
 	return x, true
 }
 
-func (d *deletions) count() int {
+func (d *Queue) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.taken
 }
 
-// withDiskSpace runs a compaction, and repeats it as long as the disks are full and files were
+// WithDiskSpace runs a compaction, and repeats it as long as the disks are full and files were
 // deleted meanwhile. No lock is held.
-func (d *deletions) withDiskSpace(ctx context.Context, compact func() error) error {
+func (d *Queue) WithDiskSpace(ctx context.Context, compact func() error) error {
 	for {
 		before := d.count()
 		err := compact()
 		if !errors.Is(err, blobfs.ErrDiskFull) {
 			return err
 		}
-		d.run(ctx)
+		d.Run(ctx)
 		if d.count() == before {
 			return err
 		}
 	}
 }
 
-// run processes the queue until it is empty or ctx has ended.
-func (d *deletions) run(ctx context.Context) {
+// Run processes the queue until it is empty or ctx has ended.
+func (d *Queue) Run(ctx context.Context) {
 	d.working.Lock()
 	defer d.working.Unlock()
 	for ctx.Err() == nil {
@@ -104,7 +110,7 @@ func (d *deletions) run(ctx context.Context) {
 			d.deleteLog(ctx, x.id)
 			continue
 		}
-		if err := d.blobs.Delete(context.Background(), x.id); err != nil {
+		if err := d.Blobs.Delete(context.Background(), x.id); err != nil {
 			// Garbage collection finds it: no metadata names it.
 			d.log.Warn("sstable not deleted", "blob", x.id.String(), "err", err)
 		}
@@ -113,25 +119,25 @@ func (d *deletions) run(ctx context.Context) {
 
 // deleteLog removes an abandoned log, or queues it again later. If the server ends before, the log
 // is removed with the server's other logs.
-func (d *deletions) deleteLog(ctx context.Context, id blobfs.ID) {
+func (d *Queue) deleteLog(ctx context.Context, id blobfs.ID) {
 	ctx, cancel := context.WithTimeout(ctx, deleteLogTimeout)
 	defer cancel()
-	err := d.blobs.RemoveLog(ctx, id)
+	err := d.Blobs.RemoveLog(ctx, id)
 	if err == nil || errors.Is(err, blobfs.ErrNoLog) {
 		return
 	}
 	if ctx.Err() == nil {
-		d.log.Warn("abandoned commit log not removed", "log", id.String(), "err", err, "retry_in", retryPauseMax)
+		d.log.Warn("abandoned commit log not removed", "log", id.String(), "err", err, "retry_in", retryPause)
 	}
-	time.AfterFunc(retryPauseMax, func() { d.addLog(id) })
+	time.AfterFunc(retryPause, func() { d.AddLog(id) })
 }
 
-// loop processes the queue until ctx ends.
-func (d *deletions) loop(ctx context.Context) {
+// Loop processes the queue until ctx ends.
+func (d *Queue) Loop(ctx context.Context) {
 	for {
 		select {
 		case <-d.wake:
-			d.run(ctx)
+			d.Run(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -140,3 +146,6 @@ func (d *deletions) loop(ctx context.Context) {
 
 // deleteLogTimeout bounds one attempt: compactions may wait for the deletions behind it.
 const deleteLogTimeout = 10 * time.Second
+
+// retryPause is the time until the next attempt to remove a log.
+const retryPause = 10 * time.Second

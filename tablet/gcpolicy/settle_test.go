@@ -1,11 +1,13 @@
-package tablet
+package gcpolicy
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,12 +18,12 @@ import (
 // The reference for settle implements the rules in the simplest way: each commit is replayed on a
 // sorted list of the versions that count, and each deletion is checked for each version.
 type refColumn struct {
-	*judge
+	*Judge
 	sets []refVersion
 }
 
 type refVersion struct {
-	version
+	Version
 	outs map[int]bool // by n
 }
 
@@ -32,27 +34,27 @@ func (c *refColumn) isDeleted(ts int64, seq uint64) bool {
 	return slices.ContainsFunc(c.ranges, func(r timeRange) bool { return r.covers(ts, seq) })
 }
 
-func (c *refColumn) settle() []verdict {
+func (c *refColumn) settle() []Verdict {
 	for _, n := range c.policy.leaves {
 		c.outrank(n)
 	}
-	verdicts := make([]verdict, len(c.sets))
+	verdicts := make([]Verdict, len(c.sets))
 	var last *refVersion
 	for i := range c.sets {
 		v := &c.sets[i]
-		switch again := last != nil && last.ts == v.ts; {
-		case v.seq > c.snap:
-			verdicts[i] = hidden
+		switch again := last != nil && last.Timestamp == v.Timestamp; {
+		case v.Seq > c.snap:
+			verdicts[i] = Hidden
 			continue
-		case v.seq <= c.full:
-			verdicts[i] = deleted
+		case v.Seq <= c.full:
+			verdicts[i] = Deleted
 			continue
 		case again:
-			verdicts[i] = replaced
-		case c.isDeleted(v.ts, v.seq):
-			verdicts[i] = deleted
-		case c.policy.gc.Garbage(func(n int) bool { return v.outs[n] }, c.now-v.ts):
-			verdicts[i] = garbage
+			verdicts[i] = Replaced
+		case c.isDeleted(v.Timestamp, v.Seq):
+			verdicts[i] = Deleted
+		case c.policy.gc.Garbage(func(n int) bool { return v.outs[n] }, c.now-v.Timestamp):
+			verdicts[i] = Garbage
 		}
 		last = v
 	}
@@ -67,8 +69,8 @@ func (c *refColumn) outrank(n int) {
 	}
 	var commits []commit
 	for i := range c.sets {
-		if v := &c.sets[i]; v.seq <= c.snap && v.seq > c.full {
-			commits = append(commits, commit{seq: v.seq, set: v})
+		if v := &c.sets[i]; v.Seq <= c.snap && v.Seq > c.full {
+			commits = append(commits, commit{seq: v.Seq, set: v})
 		}
 	}
 	for i := range c.ranges {
@@ -78,10 +80,10 @@ func (c *refColumn) outrank(n int) {
 	var standing []*refVersion
 	for _, e := range commits {
 		if e.del != nil {
-			standing = slices.DeleteFunc(standing, func(v *refVersion) bool { return e.del.covers(v.ts, v.seq) })
+			standing = slices.DeleteFunc(standing, func(v *refVersion) bool { return e.del.covers(v.Timestamp, v.Seq) })
 			continue
 		}
-		at, same := slices.BinarySearchFunc(standing, e.set.ts, func(v *refVersion, ts int64) int { return cmp.Compare(ts, v.ts) })
+		at, same := slices.BinarySearchFunc(standing, e.set.Timestamp, func(v *refVersion, ts int64) int { return cmp.Compare(ts, v.Timestamp) })
 		if same {
 			standing[at] = e.set
 			continue
@@ -118,13 +120,13 @@ func randomPolicy(r *rand.Rand, most int) table.GCPolicy {
 }
 
 // randomColumn fills a judge and returns the versions, as a reader would.
-func randomColumn(r *rand.Rand, j *judge, commits int, times int64) []version {
-	var vs []version
+func randomColumn(r *rand.Rand, j *Judge, commits int, times int64) []Version {
+	var vs []Version
 	var dels []timeRange
 	sets := 1 + r.IntN(9) // of ten
 	for seq := range uint64(commits) {
 		if r.IntN(10) < sets {
-			vs = append(vs, version{ts: r.Int64N(times), seq: seq + 1})
+			vs = append(vs, Version{Timestamp: r.Int64N(times), Seq: seq + 1})
 			continue
 		}
 		d := timeRange{start: r.Int64N(times), seq: seq + 1}
@@ -135,46 +137,48 @@ func randomColumn(r *rand.Rand, j *judge, commits int, times int64) []version {
 		}
 		dels = append(dels, d)
 	}
-	slices.SortFunc(vs, func(a, b version) int { return cmp.Or(cmp.Compare(b.ts, a.ts), cmp.Compare(b.seq, a.seq)) })
+	slices.SortFunc(vs, func(a, b Version) int {
+		return cmp.Or(cmp.Compare(b.Timestamp, a.Timestamp), cmp.Compare(b.Seq, a.Seq))
+	})
 	for _, d := range slices.Backward(dels) {
-		j.delete(d.start, d.end, d.seq)
+		j.Delete(d.start, d.end, d.seq)
 	}
 	return vs
 }
 
-// settle and isDeleted agree with the reference for each version of random columns.
+// Settle and isDeleted agree with the reference for each version of random columns.
 func TestSettleLikeReference(t *testing.T) {
 	seed := testseed.New(t)
-	var j judge // one for all, as in a reader: columns must not affect each other
-	for run := range uint64(soakRuns(3000)) {
+	var j Judge // one for all, as in a reader: columns must not affect each other
+	for run := range uint64(soak(3000)) {
 		r := rand.New(rand.NewPCG(seed, run))
 		commits, times := 1+r.IntN(60), 1+r.Int64N(40)
 		if run%50 == 0 { // several levels of slots
 			commits, times = 1000+r.IntN(4000), 1+r.Int64N(6000)
 		}
 		gc := randomPolicy(r, 1+r.IntN(commits))
-		p := newPolicy(&gc)
-		j.init(times+r.Int64N(60), uint64(commits-r.IntN(1+commits/4)))
-		j.column(&p, uint64(r.IntN(1+commits/4)))
+		p := New(&gc)
+		j.Init(times+r.Int64N(60), uint64(commits-r.IntN(1+commits/4)))
+		j.BeginColumn(&p, uint64(r.IntN(1+commits/4)))
 		vs := randomColumn(r, &j, commits, times)
-		ref := refColumn{judge: &j}
+		ref := refColumn{Judge: &j}
 		for _, v := range vs {
-			ref.sets = append(ref.sets, refVersion{version: v, outs: map[int]bool{}})
+			ref.sets = append(ref.sets, refVersion{Version: v, outs: map[int]bool{}})
 		}
 		want := ref.settle()
 		for i, v := range vs {
-			if got, want := j.isDeleted(v.ts, v.seq), ref.isDeleted(v.ts, v.seq); got != want {
+			if got, want := j.isDeleted(v.Timestamp, v.Seq), ref.isDeleted(v.Timestamp, v.Seq); got != want {
 				t.Fatalf("run %d: version %d at %d, seq %d: deleted %v, want %v\nfull %d, ranges %v",
-					run, i, v.ts, v.seq, got, want, j.full, j.ranges)
+					run, i, v.Timestamp, v.Seq, got, want, j.full, j.ranges)
 			}
 		}
-		if err := j.settle(context.Background(), vs); err != nil {
+		if err := j.Settle(context.Background(), vs); err != nil {
 			t.Fatal(err)
 		}
 		for i, v := range vs {
-			if v.verdict != want[i] {
+			if v.Verdict != want[i] {
 				t.Fatalf("run %d: policy %s, version %d at %d, seq %d: verdict %d, want %d\nranges %v",
-					run, gc.String(), i, v.ts, v.seq, v.verdict, want[i], j.ranges)
+					run, gc.String(), i, v.Timestamp, v.Seq, v.Verdict, want[i], j.ranges)
 			}
 		}
 	}
@@ -232,17 +236,25 @@ func TestSettleCancelled(t *testing.T) {
 	cancel(why)
 	for _, n := range []int{3, 1 << 30} {
 		gc := versionsRule(n)
-		p := newPolicy(&gc)
-		var j judge
-		j.init(1, 1<<40)
-		j.column(&p, 0)
-		j.delete(1, 2, 1<<30)
-		vs := make([]version, 3*checkEntries)
+		p := New(&gc)
+		var j Judge
+		j.Init(1, 1<<40)
+		j.BeginColumn(&p, 0)
+		j.Delete(1, 2, 1<<30)
+		vs := make([]Version, 3*checkVersions)
 		for i := range vs {
-			vs[i] = version{ts: int64(len(vs) - i), seq: uint64(i) + 1}
+			vs[i] = Version{Timestamp: int64(len(vs) - i), Seq: uint64(i) + 1}
 		}
-		if err := j.settle(ctx, vs); !errors.Is(err, why) {
+		if err := j.Settle(ctx, vs); !errors.Is(err, why) {
 			t.Fatalf("versions=%d: got error %v", n, err)
 		}
 	}
+}
+
+// soak returns the number of runs of a random test: n times STELE_SOAK.
+func soak(n int) int {
+	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && times > 0 {
+		return n * times
+	}
+	return n
 }

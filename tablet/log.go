@@ -1,0 +1,161 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/storage"
+)
+
+// serverLog is the commit log of a server, and what is left of the logs of its earlier runs.
+type serverLog struct {
+	cfg    *Config
+	life   *lifetime
+	served *TabletMap
+
+	commits *commitlog.Log
+	blob    *storage.LogBlob
+
+	// appliedNext is above the sequence number of every applied commit and at or below that of
+	// every other.
+	appliedNext atomic.Uint64
+
+	// old are the logs of earlier runs of the server that some tablet may still need.
+	old struct {
+		sync.Mutex
+		list []oldLog
+	}
+
+	failure sync.Once
+}
+
+type oldLog struct {
+	id     blobfs.ID
+	maxSeq uint64
+}
+
+// begin begins the commit log with the sequence number next. abandon is called with a log that could
+// not be used.
+func (l *serverLog) begin(ctx context.Context, next uint64, abandon func(blobfs.ID)) error {
+	w := storage.NewLogBlob(l.cfg.Blobs, abandon, ErrClosed)
+	l.blob = w
+	if !l.cfg.LogLater {
+		if err := l.open(ctx); err != nil {
+			return err
+		}
+	}
+	l.appliedNext.Store(next)
+	l.commits = commitlog.New(&reportingAppender{LogWriter: w, log: l}, next, commitlog.Config{
+		BatchBytesMax: int(l.cfg.LogBatchBytes),
+		CommitWait:    l.cfg.OverloadWait,
+		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
+	})
+	return nil
+}
+
+// open creates the log on disk, if that has not been done and there is space. Errors: ErrClosed,
+// those of Blobs.
+func (l *serverLog) open(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.life.ctx, cancel)()
+	err := l.blob.Open(ctx)
+	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
+		return fmt.Errorf("create commit log: %w", err)
+	}
+	return nil
+}
+
+// close closes the log, which accepts nothing any more.
+func (l *serverLog) close() error { return l.blob.Close() }
+
+// pending returns the bytes of log that a recovery would read.
+func (l *serverLog) pending() int64 { return l.commits.Pending(l.redo()) }
+
+// redo returns the server's redo point: every commit with a lower sequence number is in files.
+func (l *serverLog) redo() uint64 {
+	// Loaded first: a commit that is applied meanwhile is then above it.
+	redo := l.appliedNext.Load()
+	for _, t := range l.served.all() {
+		if seq := t.views.unflushed(); seq != 0 {
+			redo = min(redo, seq)
+		}
+	}
+	return redo
+}
+
+// release releases the log space that no tablet needs.
+func (l *serverLog) release() {
+	redo := l.redo()
+	l.blob.Release(l.commits.Covered(redo))
+	l.old.Lock()
+	var done []blobfs.ID
+	l.old.list = slices.DeleteFunc(l.old.list, func(l oldLog) bool {
+		if l.maxSeq >= redo {
+			return false
+		}
+		done = append(done, l.id)
+		return true
+	})
+	l.old.Unlock()
+	for _, id := range done {
+		if err := l.cfg.Blobs.RemoveLog(l.life.ctx, id); err != nil {
+			l.cfg.Logger.Warn("commit log not removed", "log", id.String(), "err", err) // the next start finds it
+		}
+	}
+}
+
+// isWeak reports whether memtable entries are in a part of the log that lacks redundancy.
+func (l *serverLog) isWeak() bool {
+	weak := l.blob.Weak()
+	return weak > 0 && l.commits.Covered(l.redo()) < weak
+}
+
+// notCommitted returns why the commit log did not accept a commit. If it is busy because no disk
+// has space, that is the error.
+func (l *serverLog) notCommitted(err error) error {
+	if errors.Is(err, commitlog.ErrBusy) {
+		if full := l.blob.Full(); full != nil {
+			return fmt.Errorf("commit log has not finished earlier writes: %w", full)
+		}
+	}
+	return closedError(err)
+}
+
+// closedError converts an error of a commit log that accepts nothing, or nothing now, to that of a
+// closed or overloaded server. Nothing was written.
+func closedError(err error) error {
+	if errors.Is(err, commitlog.ErrBusy) {
+		return &api.OverloadedError{Reason: "the commit log has not finished earlier writes", RetryAfter: overloadRetry}
+	}
+	if errors.Is(err, commitlog.ErrClosed) {
+		return fmt.Errorf("%w: %s", ErrClosed, err.Error())
+	}
+	return err
+}
+
+// reportingAppender reports a permanent failure of the log.
+type reportingAppender struct {
+	storage.LogWriter
+	log *serverLog
+}
+
+func (a *reportingAppender) Append(ctx context.Context, p []byte) (int64, error) {
+	pos, err := a.LogWriter.Append(ctx, p)
+	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) && ctx.Err() == nil {
+		a.log.failure.Do(func() {
+			a.log.cfg.Logger.Error("commit log failed, no more writes accepted", "err", err)
+			if f := a.log.cfg.OnFailure; f != nil {
+				go f(err)
+			}
+		})
+	}
+	return pos, err
+}

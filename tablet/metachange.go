@@ -1,0 +1,213 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/tablet/sched"
+)
+
+// metaChanges makes changes of METADATA rows whose outcome must be known before the server goes on.
+type metaChanges struct {
+	cfg  *Config
+	life *lifetime
+}
+
+// metaTimeout bounds a metadata change. 30 s: several elections of the lock service.
+const metaTimeout = 30 * time.Second
+
+// metaClosing is how long a metadata change may continue once the server closes. The next server of
+// the tablet determines its outcome, as after a crash.
+const metaClosing = 2 * time.Second
+
+// context returns a context that bounds a metadata change.
+func (c *metaChanges) context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
+	stop := context.AfterFunc(c.life.ctx, func() { time.AfterFunc(metaClosing, cancel) })
+	return ctx, func() { stop(); cancel() }
+}
+
+// split creates the row of low, which is split off up. The error means that it did not happen,
+// except ErrClosed, after which the outcome is unknown.
+func (c *metaChanges) split(low, up *Meta) error {
+	return c.settle(func(ctx context.Context, again bool) error {
+		err := c.cfg.Metadata.Split(ctx, low, up)
+		if !again || !errors.Is(err, ErrMetaChanged) {
+			return err
+		}
+		saved, loadErr := c.cfg.Metadata.Load(ctx, low.Table, low.End)
+		if loadErr != nil {
+			if errors.Is(loadErr, ErrNoMeta) {
+				return err
+			}
+			return loadErr
+		}
+		if saved.ID == low.ID { // an earlier attempt succeeded
+			return nil
+		}
+		return err
+	})
+}
+
+// remove deletes the row of old, a tablet that was merged. The error means that it did not happen,
+// except ErrClosed, after which the outcome is unknown.
+func (c *metaChanges) remove(old *Meta) error {
+	return c.settle(func(ctx context.Context, again bool) error {
+		err := c.cfg.Metadata.Remove(ctx, old)
+		if !again || !errors.Is(err, ErrMetaChanged) {
+			return err
+		}
+		_, loadErr := c.cfg.Metadata.Load(ctx, old.Table, old.End)
+		if errors.Is(loadErr, ErrNoMeta) { // an earlier attempt succeeded
+			return nil
+		}
+		if loadErr != nil {
+			return loadErr
+		}
+		return err
+	})
+}
+
+// settle repeats try until its outcome is known, since otherwise it would be unknown what to serve.
+// The error is one of Metadata's that mean that the change did not happen, or ErrClosed of this
+// server or of Metadata.
+func (c *metaChanges) settle(try func(ctx context.Context, again bool) error) error {
+	pauses := timing.Backoff{Min: settlePauseMin, Max: settlePauseMax}
+	for n := 0; ; n++ {
+		ctx, cancel := c.context()
+		err := try(ctx, n > 0)
+		cancel()
+		if errors.Is(err, ErrClosed) {
+			return ErrClosed
+		}
+		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
+			return err
+		}
+		pause := pauses.Next()
+		c.cfg.Logger.Warn("metadata change outcome unknown", "err", err, "retry_in", pause)
+		c.life.sleep(pause)
+		select {
+		case <-c.life.closing:
+			return ErrClosed
+		default:
+		}
+	}
+}
+
+// Pauses between attempts of a metadata change with an unknown outcome.
+const (
+	settlePauseMin = 5 * time.Millisecond
+	settlePauseMax = time.Second
+)
+
+// metadataRow is a tablet's row of METADATA, which only this server changes while it serves the tablet.
+type metadataRow struct {
+	cfg     *Config
+	changes *metaChanges
+	views   *viewSet
+	lost    func(error) // called when the tablet was assigned to another server
+
+	// lastMajor is LastMajor of the row, in µs, for readers that must not wait for a change.
+	lastMajor atomic.Int64
+
+	// mu guards the fields below. It is held while a change is made durable and its view is
+	// installed.
+	mu      sync.Mutex
+	current *Meta // as in Metadata; immutable, replaced as a whole
+	closed  bool  // unloaded: no more changes
+}
+
+// change makes a metadata change durable and then installs the corresponding view. On error the
+// view is not installed; unclear reports that the metadata may have changed all the same.
+//
+// It does not end with ctx. It releases ctx's slot while it waits: see sched.Slot.
+func (r *metadataRow) change(ctx context.Context, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	return r.changeIf(ctx, func(*Meta) error { return nil }, change, install)
+}
+
+// changeIf is change on the condition that precondition, called with the current metadata,
+// returns nil. Otherwise it returns that error.
+func (r *metadataRow) changeIf(ctx context.Context, precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	sched.WithoutSlot(ctx, func() { unclear, err = r.changeNow(precondition, change, install) })
+	return unclear, err
+}
+
+func (r *metadataRow) changeNow(precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed() {
+		return false, errUnloaded
+	}
+	if err := precondition(r.current); err != nil {
+		return false, err
+	}
+	next := cloneMeta(r.current)
+	change(next)
+	if unclear, err = r.save(next); err != nil {
+		return unclear, fmt.Errorf("save metadata of tablet %d: %w", next.ID, err)
+	}
+	r.views.install(install)
+	return false, nil
+}
+
+// save makes next the durable metadata. mu is held. It does not end with the caller's context: the
+// outcome of a change must be known before the next one. unclear reports that after the error the
+// change may still have happened.
+func (r *metadataRow) save(next *Meta) (unclear bool, err error) {
+	ctx, cancel := r.changes.context()
+	defer cancel()
+	err = r.cfg.Metadata.Save(ctx, next)
+	if err == nil {
+		r.current = next
+		r.lastMajor.Store(next.LastMajor.UnixMicro())
+		return false, nil
+	}
+	// Another writer may have changed the row after this change was made. Its row then names the
+	// files too.
+	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
+	if errors.Is(err, ErrMetaLost) {
+		r.closed = true
+		r.lost(err)
+		return unclear, err
+	}
+	// Only this server changes the row while it serves the tablet. If the row has changed, an
+	// earlier attempt took effect after it was given up. The next attempt replaces what that one
+	// wrote.
+	saved, loadErr := r.cfg.Metadata.Load(ctx, next.Table, next.End)
+	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
+		return unclear, err
+	}
+	r.current = next
+	r.lastMajor.Store(next.LastMajor.UnixMicro())
+	return false, nil
+}
+
+// isClosed reports whether the row must not change any more. mu is held.
+func (r *metadataRow) isClosed() bool { return r.closed || r.views.isDropped() }
+
+// close prevents further changes.
+func (r *metadataRow) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
+
+// majorLate reports whether the major compaction is so overdue that it must not pause any more
+// (I10).
+func (r *metadataRow) majorLate() bool {
+	return r.cfg.Now().After(r.majorDue().Add(r.cfg.MajorPeriod / 16))
+}
+
+// majorDue returns the time of the tablet's next major compaction. It is an eighth of the period
+// before the deadline, because other tablets may be due at the same time and each takes a while.
+func (r *metadataRow) majorDue() time.Time {
+	return time.UnixMicro(r.lastMajor.Load()).Add(r.cfg.MajorPeriod / 8 * 7)
+}
+
+// majorIsDue reports whether a major compaction is due.
+func (r *metadataRow) majorIsDue() bool { return !r.cfg.Now().Before(r.majorDue()) }

@@ -1,0 +1,68 @@
+package tablet
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// TestTabletMap: the map finds the tablet of a row and of a name, rejects tablets that overlap, and
+// replaces tablets by others of the same rows.
+func TestTabletMap(t *testing.T) {
+	sc := newSchema(&table.Schema{ID: 7, Name: "t"}, nil)
+	newTablet := func(id, table uint64, start, end string) *Tablet {
+		x := &Tablet{id: id, table: table, start: []byte(start), end: []byte(end)}
+		x.schema.Store(sc)
+		return x
+	}
+	m := newTabletMap(true)
+	if _, err := m.table("t"); !errors.Is(err, api.ErrNotServing) {
+		t.Errorf("a table that another server may have: %v", err)
+	}
+	low, high := newTablet(1, 7, "", "g"), newTablet(2, 7, "m", "")
+	for _, x := range []*Tablet{high, low} {
+		if _, err := m.add("t", x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range []*Tablet{newTablet(3, 7, "f", "h"), newTablet(4, 7, "", "g"), newTablet(5, 7, "n", "p")} {
+		if _, err := m.add("t", x); !errors.Is(err, ErrServed) {
+			t.Errorf("a tablet from %q to %q beside those that are served: %v", x.start, x.end, err)
+		}
+	}
+	if _, err := m.add("t", newTablet(6, 8, "g", "m")); !errors.Is(err, api.ErrNoTable) {
+		t.Errorf("a tablet of an earlier table of the name: %v", err)
+	}
+	sv, err := m.table("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, want := range map[string]*Tablet{"": low, "g": low, "g\x00": nil, "m": nil, "m\x00": high, "z": high} {
+		if got := sv.at([]byte(row)); got != want {
+			t.Errorf("row %q is in %v, want %v", row, got, want)
+		}
+	}
+	if !m.Has(low.ref()) || m.Has(Ref{8, "g"}) || m.Has(Ref{7, "h"}) || !m.Overlaps(7, []byte("f"), []byte("h")) || m.Overlaps(7, []byte("g"), []byte("m")) {
+		t.Error("the tablets are not those that were added")
+	}
+	a, b := newTablet(8, 7, "", "c"), newTablet(1, 7, "c", "g")
+	m.setSplitPending(a.ref(), true)
+	if _, err := m.tablet(a.ref()); !errors.Is(err, ErrSplitPending) {
+		t.Errorf("a tablet that is being split off: %v", err)
+	}
+	if !m.exchange([]*Tablet{low}, []*Tablet{a, b}) || m.exchange([]*Tablet{low}, []*Tablet{a, b}) {
+		t.Error("a tablet must be replaced once")
+	}
+	m.setSplitPending(a.ref(), false)
+	if x, err := m.tablet(a.ref()); x != a {
+		t.Errorf("the tablet split off: %v", err)
+	}
+	if m.remove(high); m.Has(high.ref()) || len(m.all()) != 2 {
+		t.Error("a removed tablet is served")
+	}
+	if m.drop("t", 8) != nil || len(m.drop("t", 7).tablets) != 2 || len(m.Tables()) != 0 {
+		t.Error("only the table of that id must be dropped")
+	}
+}
