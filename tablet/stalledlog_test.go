@@ -72,9 +72,9 @@ func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	unloaded := make(chan error, 1)
 	go func() { unloaded <- s.Unload(t.Context(), x.ref()) }()
 	for waiting := false; !waiting; time.Sleep(time.Millisecond) {
-		x.views.mu.Lock()
+		x.merge.state.Lock()
 		waiting = x.merge.interrupts > 0
-		x.views.mu.Unlock()
+		x.merge.state.Unlock()
 	}
 	if _, err := applySync(s.Server, "row", setCell("v")); err != nil {
 		t.Errorf("a write meanwhile: %v", err)
