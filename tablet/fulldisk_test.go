@@ -274,6 +274,24 @@ func TestHighPriorityTabletOnFullDisks(t *testing.T) {
 	}
 }
 
+// TestMergedTabletKeepsPriority: two tablets of high priority that are merged are one of high
+// priority, which writes to full disks.
+func TestMergedTabletKeepsPriority(t *testing.T) {
+	f := newFullCluster(t)
+	f.fill()
+	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, LogLater: true}
+	cfg.Blobs = storage.OnHighPriorityStore(f.stores[0], "s0")
+	s := f.start(0, cfg)
+	f.highPriority = true
+	f.load(s, 0, "m", nil, nil)
+	f.load(s, 0, "", nil, nil)
+	noError(t, s.Merge(t.Context(), Ref{Table: 1, End: "m"}, Ref{Table: 1}))
+	_, err := writeRows(s, "a", 60)
+	noError(t, err)
+	noError(t, s.Compact(t.Context(), testTable, true))
+	f.checkRows(s, "a", 60)
+}
+
 // ends fails the test if f has not returned after a minute.
 func ends(t *testing.T, what string, f func() error) error {
 	t.Helper()

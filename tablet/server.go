@@ -193,8 +193,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 
 // newTablet returns a tablet with its files open.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
-	t := s.newChild(l.Meta)
-	t.highPriority = l.HighPriority
+	t := s.newChild(l.Meta, l.HighPriority)
 	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.writer.mem}
 	v.hold()
@@ -216,9 +215,9 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	return t, nil
 }
 
-// newChild returns a tablet without a schema and files.
-func (s *Server) newChild(m *Meta) *Tablet {
-	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End}
+// newChild returns a tablet without a schema and files. For highPriority see Load.
+func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, highPriority: highPriority}
 	t.views.cfg, t.views.backlogs, t.views.memory = &s.cfg, &s.backlogs, s.writeMemory
 	t.meta.cfg, t.meta.changes, t.meta.views, t.meta.lost = &s.cfg, &s.metadata, &t.views, func(err error) { s.lost(t, err) }
 	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)

@@ -143,10 +143,7 @@ func (p *tabletSplit) prepare(v *view) error {
 	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
 	p.low.bound(v, nil, p.at)
 	p.up.bound(v, p.at, nil)
-	p.children = []*Tablet{s.newChild(p.low), s.newChild(p.up)}
-	for _, c := range p.children {
-		c.highPriority = t.highPriority
-	}
+	p.children = []*Tablet{s.newChild(p.low, t.highPriority), s.newChild(p.up, t.highPriority)}
 	for _, c := range p.children {
 		if err := c.takeFiles(v); err != nil {
 			p.discard()

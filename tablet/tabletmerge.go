@@ -121,7 +121,7 @@ func (m *tabletMerge) run() error {
 	s, lower, upper := m.server, m.lower, m.upper
 	before := upper.meta.current
 	merged := mergeMeta(lower.meta.current, before)
-	m.one = s.newChild(merged)
+	m.one = s.newChild(merged, upper.highPriority)
 	lv, _, err := lower.views.acquire()
 	if err != nil {
 		return err
