@@ -13,15 +13,6 @@ const (
 	functionLines90 = 30 // of nine functions in ten
 )
 
-// Exceptions to the limits, with what they have now. They may only shrink.
-var (
-	largePackages = map[string]int{}
-	largeTypes    = map[string]int{}
-	longFunctions = map[string]int{
-		"node": 31,
-	}
-)
-
 // TestSizes holds packages, types and functions to their limits.
 func TestSizes(t *testing.T) {
 	files, methods, lines := map[string]int{}, map[string]int{}, map[string][]int{}
@@ -43,28 +34,22 @@ func TestSizes(t *testing.T) {
 			}
 		}
 	}
-	hold(t, "files", files, packageFiles, largePackages)
-	hold(t, "methods", methods, typeMethods, largeTypes)
+	hold(t, "files", files, packageFiles)
+	hold(t, "methods", methods, typeMethods)
 	for dir, all := range lines {
 		slices.Sort(all)
-		if p90 := all[len(all)*9/10]; len(all) >= 10 && p90 > max(functionLines90, longFunctions[dir]) {
-			t.Errorf("%s: one function in ten has %d lines or more, want %d at most", dir, p90, max(functionLines90, longFunctions[dir]))
+		if p90 := all[len(all)*9/10]; len(all) >= 10 && p90 > functionLines90 {
+			t.Errorf("%s: one function in ten has %d lines or more, want %d at most", dir, p90, functionLines90)
 		}
 	}
 }
 
-// hold reports what has more than it may.
-func hold(t *testing.T, what string, have map[string]int, limit int, exceptions map[string]int) {
+// hold reports what has more than the limit.
+func hold(t *testing.T, what string, have map[string]int, limit int) {
 	t.Helper()
 	for name, n := range have {
-		may := max(limit, exceptions[name])
-		if n > may {
-			t.Errorf("%s has %d %s, want %d at most", name, n, what, may)
-		}
-	}
-	for name, may := range exceptions {
-		if have[name] < may {
-			t.Logf("%s has %d %s: lower its exception, %d", name, have[name], what, may)
+		if n > limit {
+			t.Errorf("%s has %d %s, want %d at most", name, n, what, limit)
 		}
 	}
 }

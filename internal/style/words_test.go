@@ -1,14 +1,10 @@
 package style
 
 import (
-	"bufio"
-	"fmt"
 	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -33,15 +29,10 @@ var retiredNames = map[string]string{
 	"halt": "write fence", "cuts": "split points", "sight": "visibility", "asked": "request", "matter": "audit subject", "alone": "exclusive",
 }
 
-// allowedFile has the number of retired words that a folder still has, as "folder number". It may only shrink.
-const allowedFile = "testdata/words.txt"
-
 // TestWords finds retired words in comments, names and pages.
 func TestWords(t *testing.T) {
-	found := map[string][]string{} // by folder
 	note := func(path string, line int, word, instead string) {
-		dir := filepath.ToSlash(filepath.Dir(path))
-		found[dir] = append(found[dir], fmt.Sprintf("%s:%d: %q: write %s", path, line, word, instead))
+		t.Errorf("%s:%d: %q: write %s", path, line, word, instead)
 	}
 	for _, f := range parseTree(t) {
 		for _, g := range f.ast.Comments {
@@ -76,53 +67,6 @@ func TestWords(t *testing.T) {
 			}
 		}
 	}
-	compare(t, found)
-}
-
-// compare reports folders with more retired words than allowed.
-func compare(t *testing.T, found map[string][]string) {
-	t.Helper()
-	allowed := readAllowed(t)
-	for dir, at := range found {
-		if len(at) <= allowed[dir] {
-			continue
-		}
-		slices.Sort(at)
-		if allowed[dir] == 0 {
-			for _, a := range at[:min(len(at), 400)] {
-				t.Error(a)
-			}
-		}
-		t.Errorf("%s has %d retired words, and %s allows %d", dir, len(at), allowedFile, allowed[dir])
-	}
-	for dir, n := range allowed {
-		if len(found[dir]) < n {
-			t.Logf("%s has %d retired words: lower the %d in %s", dir, len(found[dir]), n, allowedFile)
-		}
-	}
-}
-
-func readAllowed(t *testing.T) map[string]int {
-	t.Helper()
-	f, err := os.Open(allowedFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	allowed := map[string]int{}
-	for s := bufio.NewScanner(f); s.Scan(); {
-		line := s.Text()
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		dir, number, _ := strings.Cut(line, " ")
-		n, err := strconv.Atoi(number)
-		if err != nil {
-			t.Fatalf("%s: %q: %v", allowedFile, line, err)
-		}
-		allowed[dir] = n
-	}
-	return allowed
 }
 
 var aWord = regexp.MustCompile(`[A-Za-z]+(?:[_.(][A-Za-z]+)*`)
