@@ -77,28 +77,27 @@ func (l *serverLog) open(ctx context.Context) error {
 func (l *serverLog) close() error { return l.blob.Close() }
 
 // pending returns the bytes of log that a recovery would read.
-func (l *serverLog) pending() int64 { return l.commits.Pending(l.redo()) }
+func (l *serverLog) pending() int64 { return l.commits.Pending(l.firstNeeded()) }
 
-// redo returns the server's redo point: every commit with a lower sequence number is in files.
-func (l *serverLog) redo() uint64 {
+// firstNeeded returns the first sequence number that the log is needed for: every commit with a lower
+// one is in files.
+func (l *serverLog) firstNeeded() uint64 {
 	// Loaded first: a commit that is applied meanwhile is then above it.
-	redo := l.appliedNext.Load()
-	for _, t := range l.served.all() {
-		if seq := t.views.unflushed(); seq != 0 {
-			redo = min(redo, seq)
-		}
+	applied := l.appliedNext.Load()
+	if first := firstUnflushed(l.served.tables.Load); first != 0 {
+		return min(applied, first)
 	}
-	return redo
+	return applied
 }
 
 // release releases the log space that no tablet needs.
 func (l *serverLog) release() {
-	redo := l.redo()
-	l.blob.Release(l.commits.Covered(redo))
+	needed := l.firstNeeded()
+	l.blob.Release(l.commits.Covered(needed))
 	l.old.Lock()
 	var done []blobfs.ID
 	l.old.list = slices.DeleteFunc(l.old.list, func(l oldLog) bool {
-		if l.maxSeq >= redo {
+		if l.maxSeq >= needed {
 			return false
 		}
 		done = append(done, l.id)
@@ -115,7 +114,7 @@ func (l *serverLog) release() {
 // isWeak reports whether memtable entries are in a part of the log that lacks redundancy.
 func (l *serverLog) isWeak() bool {
 	weak := l.blob.Weak()
-	return weak > 0 && l.commits.Covered(l.redo()) < weak
+	return weak > 0 && l.commits.Covered(l.firstNeeded()) < weak
 }
 
 // notCommitted returns why the commit log did not accept a commit. If it is busy because no disk

@@ -189,6 +189,26 @@ func (m *TabletMap) all() []*Tablet {
 	return all
 }
 
+// firstUnflushed returns the first sequence number that is in no file of the served tablets, or 0.
+//
+// A tablet that is unloaded while it looks has none. What that had in memory is in files, or in the
+// tablets that took its place in the map before: so it looks again if the map has changed.
+func firstUnflushed(load func() *map[string]*served) uint64 {
+	for {
+		tables, first := load(), uint64(0)
+		for _, sv := range *tables {
+			for _, t := range sv.tablets {
+				if seq := t.views.unflushed(); seq != 0 && (first == 0 || seq < first) {
+					first = seq
+				}
+			}
+		}
+		if load() == tables {
+			return first
+		}
+	}
+}
+
 // at returns the tablet that holds row, or nil.
 func (sv *served) at(row []byte) *Tablet {
 	lo, hi := 0, len(sv.tablets)

@@ -66,3 +66,36 @@ func TestTabletMap(t *testing.T) {
 		t.Error("only the table of that id must be dropped")
 	}
 }
+
+// TestFirstUnflushedDuringSplit (T4): a tablet is replaced while the log's first needed record is
+// determined. What its memtables hold, which are its children's then, is still needed.
+func TestFirstUnflushedDuringSplit(t *testing.T) {
+	newTablet := func(id uint64, start, end string, minSeq uint64) *Tablet {
+		x := &Tablet{id: id, table: 7, start: []byte(start), end: []byte(end)}
+		x.schema.Store(newSchema(&table.Schema{ID: 7, Name: "t"}, nil))
+		_, vs := newFence()
+		x.views.current = vs.current
+		x.views.current.active.minSeq.Store(minSeq)
+		return x
+	}
+	m := newTabletMap(false)
+	parent := newTablet(1, "", "", 5)
+	if _, err := m.add("t", parent); err != nil {
+		t.Fatal(err)
+	}
+	split := false
+	first := firstUnflushed(func() *map[string]*served {
+		tables := m.tables.Load()
+		if !split { // as tabletSplit.replace does
+			split = true
+			if !m.exchange([]*Tablet{parent}, []*Tablet{newTablet(2, "", "g", 6), newTablet(1, "g", "", 5)}) {
+				t.Error("not replaced")
+			}
+			parent.views.current = nil
+		}
+		return tables
+	})
+	if first != 5 {
+		t.Errorf("the log is needed from %d, want 5", first)
+	}
+}
