@@ -2,7 +2,8 @@
 // stops them. It translates remote calls to the parts, and enforces rights (see Rights), quotas (Quotas) and membership of
 // the cluster (Certificates).
 //
-//	rpc ──▶ dataapi, tabletadmin ──▶ tablet.Server ──▶ blobfs.Store
+//	rpc ──▶ authz, dispatch
+//	    ├─▶ dataapi, tabletadmin ──▶ tablet.Server ──▶ blobfs.Store
 //	    ├─▶ tables        ──▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobs, roots                      stored files ──▶ blobfs.Store
 //	    ├─▶ formation, members, gossip        members of the cluster, and their addresses
@@ -82,7 +83,7 @@
 //
 // Quotas (package quota) are stored in the lock service, and each node rereads them when their epoch changes (package quotas): the node that
 // makes a change before it answers, the others soon after. A request is admitted by the meters of its table and its principal
-// (quotas.Metered) on the tablet server, without calls to other nodes; without quotas it checks one pointer. Each node reports its demand to
+// (quotas.Metered) on the node that serves the row, without calls to other nodes; without quotas it checks one pointer. Each node reports its demand to
 // the master and gets its shares, and the tables that may not grow.
 //
 // # Operations

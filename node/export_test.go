@@ -90,6 +90,16 @@ func KnownMethods() []string {
 // Guarded returns the methods that have a guard.
 func (n *Node) Guarded() []string { return slices.Sorted(maps.Keys(n.authz.Guards)) }
 
+// MethodsForRows returns the methods of the API that check rights on their own.
+func (n *Node) MethodsForRows() (all []string) {
+	for _, m := range api.Methods() {
+		if n.authz.Guards[m].To == authz.Own {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // GuardsOf looks up the guard of a method as its registration does.
 func (n *Node) GuardsOf(method string) { n.authz.Admitter(method) }
 

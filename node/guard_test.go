@@ -109,8 +109,8 @@ func values(vs ...any) func(*wire.Encoder) {
 	}
 }
 
-// tableCalls are requests about a table. All other methods get arbitrary parameters: unauthorized callers are rejected before the
-// parameters are read.
+// tableCalls are requests about a table. All methods with the guard authz.Own are among them. Others get arbitrary parameters: their
+// guards reject callers before the parameters are read.
 func tableCalls(name string) map[string]func(*wire.Encoder) {
 	row := []byte("r")
 	set := []table.Mutation{table.Set("f", []byte("q"), 1, []byte("v"))}
@@ -122,6 +122,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 	}
 	return map[string]func(*wire.Encoder){
 		api.MethodMutate:          (&api.MutateRequest{Table: name, Row: table.RowMutation{Row: row, Mutations: set}}).Append,
+		api.MethodMutateRows:      (&api.MutateRowsRequest{Table: name, Rows: rowsOf("r", "s")}).Append,
 		api.MethodRead:            (&api.ReadRequest{Table: name, Row: row}).Append,
 		api.MethodReadRows:        (&api.ReadRowsRequest{Table: name, Rows: [][]byte{row}}).Append,
 		api.MethodScanOpen:        (&api.ScanOpenRequest{Table: name}).Append,
@@ -145,6 +146,9 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 	}
 }
 
+// cursorMethods are about an open scan, and have no table.
+var cursorMethods = map[string]bool{api.MethodScanNext: true, api.MethodScanClose: true}
+
 // TestEveryMethodHasGuard: deny by default. What is registered is guarded, and what is guarded
 // is there.
 func TestEveryMethodHasGuard(t *testing.T) {
@@ -153,6 +157,20 @@ func TestEveryMethodHasGuard(t *testing.T) {
 	f.startAll()
 	if got, want := f.nodes[0].Methods(), f.nodes[0].Guarded(); !slices.Equal(got, want) {
 		t.Errorf("the node answers\n%v, guarded are\n%v", got, want)
+	}
+	for _, method := range api.Methods() {
+		if !slices.Contains(f.nodes[0].Methods(), method) {
+			t.Errorf("%q is in client/api, and no service registers it", method)
+		}
+	}
+	rows, calls := rowRequests(1), tableCalls("t")
+	for _, method := range f.nodes[0].MethodsForRows() {
+		if calls[method] == nil && !cursorMethods[method] {
+			t.Errorf("%q checks rights on its own: add it to tableCalls", method)
+		}
+		if rows[method] == nil && !cursorMethods[method] {
+			t.Errorf("%q is about rows: add it to rowRequests", method)
+		}
 	}
 	defer func() {
 		if recover() == nil {

@@ -96,8 +96,7 @@ const (
 	BatchMutationsMax = 500_000
 	// ReadRowsMax is the number of rows in one read_rows.
 	ReadRowsMax = 10_000
-	// ResultBytesMax bounds the result of read, read_rows and read_modify_write, and a single row
-	// of a scan: 128 MiB, more than the largest cell. A larger single row is ErrRowTooLarge;
+	// ResultBytesMax bounds the result of read and read_rows, and a single row of a scan: 128 MiB, more than the largest cell. A larger single row is ErrRowTooLarge;
 	// several rows are a table.LimitError of ResultBytes.
 	ResultBytesMax = 128 << 20
 	// RulesMax is the number of rules in one read_modify_write.

@@ -39,6 +39,7 @@ var guarded = map[string]Guard{
 	api.MethodRevokeUser:    {To: Right, Right: acl.Admin, About: Named("user")},
 	api.MethodRemoveUser:    {To: Right, Right: acl.Admin, About: Named("user")},
 	api.MethodDisableUser:   {To: Right, Right: acl.Admin, About: Named("user")},
+	api.MethodBlobSeal:      {To: Right, Right: acl.Write},
 	methodOfNodes:           {},
 }
 
@@ -269,7 +270,7 @@ func TestGuardBoundsTableActions(t *testing.T) {
 // TestGuardAfterRightsChange (I12): an answer that depends on rights is not given to a user that has lost them meanwhile. A change that was
 // made is answered as executed.
 func TestGuardAfterRightsChange(t *testing.T) {
-	before := map[string]acl.Rights{"ann": acl.Admin, "bob": acl.Read}
+	before := map[string]acl.Rights{"ann": acl.Admin | acl.Write, "bob": acl.Read}
 	keep := func(t *testing.T, r *authztest.Rights) { r.Set(t, before) }
 	lose := func(t *testing.T, r *authztest.Rights) { r.Set(t, map[string]acl.Rights{"ann": 0, "bob": 0}) }
 	gone := func(t *testing.T, r *authztest.Rights) { r.Set(t, nil) }
@@ -294,6 +295,9 @@ func TestGuardAfterRightsChange(t *testing.T) {
 		"a table made, right lost":      {"ann", api.MethodCreateTable, lose, nil, rpc.CodePermissionDenied, true},
 		"a table made, user gone":       {"ann", api.MethodCreateTable, gone, nil, rpc.CodePermissionDenied, true},
 		"a table made, rights unknown":  {"ann", api.MethodCreateTable, down, nil, api.CodeOutcomeUnknown, false},
+		"a blob made, right kept":       {"ann", api.MethodBlobSeal, keep, nil, nil, false},
+		"a blob made, right lost":       {"ann", api.MethodBlobSeal, lose, nil, rpc.CodePermissionDenied, true},
+		"a blob made, rights unknown":   {"ann", api.MethodBlobSeal, down, nil, api.CodeOutcomeUnknown, false},
 		"a table not made, right lost":  {"ann", api.MethodCreateTable, lose, rpc.CodeTooLarge, rpc.CodeTooLarge, false},
 		"a compaction, right kept":      {"ann", api.MethodCompactTable, keep, nil, nil, false},
 		"a compaction, right lost":      {"ann", api.MethodCompactTable, lose, nil, rpc.CodePermissionDenied, true},

@@ -15,8 +15,8 @@ const (
 	Strangers
 	// Known: every principal.
 	Known
-	// Own: every principal; the method checks rights itself. The methods for rows do: they pass an Access to the tablet server, which
-	// checks each family. It is the guard of methods that write rows.
+	// Own: every principal; the method checks rights on its own. All methods for rows do: they pass an Access to the tablet server, which
+	// checks each family.
 	Own
 	// OfTable: principals that may see the table in the first parameter.
 	OfTable
@@ -43,6 +43,9 @@ type Guard struct {
 
 // change reports whether the method changes the cluster. Changes are logged in the audit log.
 func (g *Guard) change() bool { return g.Right == acl.Admin }
+
+// writes reports whether a call may have changed something when it is answered.
+func (g *Guard) writes() bool { return g.change() || g.Right == acl.Write }
 
 // LeaderUse states when a method needs the lock service's leader.
 type LeaderUse uint8

@@ -57,7 +57,7 @@ func (d *Service) Start() (closeIdle func()) {
 // Close closes all cursors.
 func (d *Service) Close() { d.cursors.close() }
 
-// Tablets locates tablets.
+// Tablets has this node's tablet servers, and locates rows that it does not serve.
 type Tablets interface {
 	// TabletsOf returns this node's tablet server for a table.
 	TabletsOf(table string) *tablet.Server
@@ -86,7 +86,7 @@ func (d *Service) Register(r method.Registrar) {
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
 
-// mutate runs on the connection's reader: it only adds the mutation to the commit log's batch. If that would wait, it continues on
+// mutate runs on the connection's reader: it does nothing that waits, and adds the mutation to the commit log's batch. If it would wait, it continues on
 // another goroutine.
 func (d *Service) mutate(c *rpc.Call) {
 	r := mutateRequests.Get().(*api.MutateRequest)
@@ -299,7 +299,7 @@ func (d *Service) checkAndMutate(c *rpc.Call) {
 		if matched {
 			rm.Mutations = r.True
 		}
-		m.Charge(quota.WriteOps, 0, rm.Size())
+		m.Charge(quota.WriteOps, 0, rm.Size()) // the bytes that the filter read are not known here
 		err = a.Settle(d.Ctx)
 	}
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package dispatch takes the calls at a node's port to the services that registered their methods (package method). Before the service's handler
-// runs, a call is checked: by its guard (package authz), while it is read; whether the node serves data; whether the lock service has a
+// runs, a call is checked: by its guard (package authz; package rpc calls it as Admit, on the handler's goroutine); whether the node serves data; whether the lock service has a
 // leader, if the method needs it; and whether this node is the master, if only that may execute it. If it is not, the request is forwarded
 // to the master's node in the principal's name (forward.go).
 //

@@ -91,6 +91,7 @@ func (qs *Service) mayUse(c *rpc.Call, caller *authz.Subject, name string, write
 	return false, false, true
 }
 
+// None reports whether nothing is charged.
 func (m Metered) None() bool { return m.q == nil }
 
 // MayAdd returns nil if the mutations are allowed for a table that may not grow: those that only delete.
@@ -176,6 +177,7 @@ func notBegun(err error) bool {
 	return reply.RefusesWrites(err)
 }
 
+// Release takes back a charge, whatever came of the request.
 func (m Metered) Release(ops quota.Kind, n, bytes int64) {
 	if m.None() {
 		return
@@ -227,7 +229,7 @@ func (m Metered) TakeBoth(perhaps ...[]table.Mutation) error {
 	return err
 }
 
-// RefundBoth is refund for TakeBoth.
+// RefundBoth is Refund for TakeBoth.
 func (m Metered) RefundBoth(err error) {
 	m.Refund(err, quota.ReadOps, 1, 0)
 	m.Refund(err, quota.WriteOps, 1, 0)
