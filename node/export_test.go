@@ -230,7 +230,7 @@ func (n *Node) Remembers(id string) string {
 	if _, ok := n.members.Ring().Member(id); ok {
 		return "gossip"
 	}
-	if n.former.Knows(id) {
+	if n.formation.Knows(id) {
 		return "formation"
 	}
 	if _, ok := n.members.AddressOf(id); ok {

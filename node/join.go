@@ -16,8 +16,8 @@ import (
 // peersFile is the file in the first data directory that has the members of the cluster, for the next start.
 const peersFile = "peers"
 
-// newFormer creates the former, which makes the node part of a cluster.
-func (n *Node) newFormer() error {
+// newFormation creates the service that makes the node part of a cluster.
+func (n *Node) newFormation() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKey.Keys(), Certified: n.security != nil,
@@ -37,8 +37,8 @@ func (n *Node) newFormer() error {
 			cfg.Join = nil
 		}
 	}
-	former, err := formation.New(cfg)
-	n.former = former
+	service, err := formation.New(cfg)
+	n.formation = service
 	return err
 }
 
@@ -53,14 +53,14 @@ func callerOf(c *rpc.Call) string {
 // joinCluster returns when the node belongs to a cluster and gossip runs.
 func (n *Node) joinCluster(ctx context.Context) error {
 	n.life.enter("other nodes, to form or join a cluster")
-	out, err := n.former.Run(ctx)
+	out, err := n.formation.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
 	if want := n.security.Cluster(); want != "" && out.Cluster != want {
 		return fmt.Errorf("join the cluster: it is %s, but the node's certificate belongs to %s", out.Cluster, want)
 	}
-	return n.members.Start(n.former, out.Members, gossip.Config{
+	return n.members.Start(n.formation, out.Members, gossip.Config{
 		Bind: n.cfg.Gossip, Advertise: advertise.Host(n.cfg.Advertise), Keys: n.gossipKey.Keys(), StreamMemory: n.cfg.budget().GossipStreams,
 	})
 }
@@ -75,8 +75,8 @@ func (n *Node) admit(ctx context.Context, p formation.Peer) error {
 
 func (n *Node) leaveCluster() error {
 	err := n.members.Leave()
-	if n.former != nil {
-		_ = n.former.Close()
+	if n.formation != nil {
+		_ = n.formation.Close()
 	}
 	return err
 }

@@ -91,7 +91,7 @@ type Node struct {
 	dialer    *dialer.Dialer
 	quorum    quorum.Config
 
-	former      *formation.Former
+	formation   *formation.Service
 	members     *members.Service
 	removed     *removal.Service
 	peers       peers.Set

@@ -37,7 +37,7 @@ func (n *Node) serve(listener net.Listener) error {
 	if n.self.Address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
-	if err := n.newFormer(); err != nil {
+	if err := n.newFormation(); err != nil {
 		return err
 	}
 	n.voter = n.newVoter(server.Claim(raftstreams.FirstByte))
@@ -62,7 +62,7 @@ func (n *Node) register(server *rpc.Server) {
 	n.dispatch = dispatch.New(dispatch.Config{ID: n.self.ID, Authz: n.authz, Peers: &n.peers, Serving: n.checkServing, CheckLeader: n.quorum.Check,
 		MasterEpoch: n.candidate.Epoch, LastMaster: n.epochs.Last}, server)
 	n.authz.Guard(authz.Guard{}, formation.MethodHello, formation.MethodPromise, formation.MethodJoin)
-	n.former.Handle(server)
+	n.formation.Handle(server)
 	n.authz.Guard(authz.Guard{}, blobapi.Methods()...)
 	blobapi.Serve(server, n.blockStore.Peer)
 	for _, m := range metaapi.Methods() {

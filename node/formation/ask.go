@@ -13,7 +13,7 @@ import (
 
 // call makes one call over a connection of its own, since calls are few. It returns the id of the
 // peer by its certificate; empty without one.
-func (f *Former) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) (peer string, err error) {
+func (f *Service) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) (peer string, err error) {
 	cfg := rpc.ConnConfig{MessageBytesMax: messageBytesMax, Dialer: f.cfg.Dialer}
 	if cfg.Dialer != nil {
 		cfg.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -39,14 +39,14 @@ func (f *Former) call(ctx context.Context, addr, method string, params func(*wir
 const messageBytesMax = 8 << 20
 
 // sendHelloLocked starts a hello to an address.
-func (f *Former) sendHelloLocked(addr string) {
+func (f *Service) sendHelloLocked(addr string) {
 	if addr == "" {
 		return
 	}
 	f.callLocked(MethodHello, addr, func(ctx context.Context) { f.exchangeHello(ctx, addr) })
 }
 
-func (f *Former) exchangeHello(ctx context.Context, addr string) {
+func (f *Service) exchangeHello(ctx context.Context, addr string) {
 	f.mu.Lock()
 	mine := f.helloLocked()
 	f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *Former) exchangeHello(ctx context.Context, addr string) {
 }
 
 // noteOutcome records whether the node at an address may belong to this cluster, and logs why not.
-func (f *Former) noteOutcome(addr string, err error) {
+func (f *Service) noteOutcome(addr string, err error) {
 	var cluster *OtherClusterError
 	var key *OtherKeyError
 	var peer *pki.PeerError
@@ -108,7 +108,7 @@ func (f *Former) noteOutcome(addr string, err error) {
 	}
 }
 
-func (f *Former) requestPromise(ctx context.Context, a actPromise) {
+func (f *Service) requestPromise(ctx context.Context, a actPromise) {
 	f.mu.Lock()
 	a.request.founder = f.mu.members.self // the founder's addresses may have become known since
 	f.mu.Unlock()
@@ -128,7 +128,7 @@ func (f *Former) requestPromise(ctx context.Context, a actPromise) {
 	}
 }
 
-func (f *Former) requestJoin(ctx context.Context, a actAskJoin) {
+func (f *Service) requestJoin(ctx context.Context, a actAskJoin) {
 	f.mu.Lock()
 	q := joinRequest{Peer: f.mu.members.self, cluster: a.cluster, key: f.keys[0]}
 	f.mu.Unlock()

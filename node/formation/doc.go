@@ -38,7 +38,7 @@
 //
 //   - A fresh node belongs to no cluster. Its logic is the machine: messages in, actions out, without
 //     clock, network or disk. The explorer in the tests drives it.
-//   - The Former executes the machine's actions, and informs other nodes of the cluster once there is one.
+//   - The Service executes the machine's actions, and informs other nodes of the cluster once there is one.
 //   - A seed is an address to join; a name counts as each of its addresses.
 //   - A round is a hello to all seeds, to some fresh nodes and to the founder that was promised: each
 //     500 ms, more often at first.

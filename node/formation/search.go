@@ -14,7 +14,7 @@ import (
 
 // SetMembers replaces the members known to gossip, dead or alive, without this node. They are
 // listed in hellos and stored in the file of peers. The error is the file's.
-func (f *Former) SetMembers(members []Peer, raftEpoch uint64) error {
+func (f *Service) SetMembers(members []Peer, raftEpoch uint64) error {
 	f.mu.Lock()
 	f.mu.members.list(members)
 	f.mu.raftEpoch = max(f.mu.raftEpoch, raftEpoch)
@@ -23,7 +23,7 @@ func (f *Former) SetMembers(members []Peer, raftEpoch uint64) error {
 }
 
 // remember writes the known members to the file of peers.
-func (f *Former) remember() error {
+func (f *Service) remember() error {
 	f.mu.Lock()
 	cluster, all := f.mu.cluster, f.mu.members.known()
 	f.mu.Unlock()
@@ -35,7 +35,7 @@ func (f *Former) remember() error {
 
 // ForgetRemoved drops the members that Config.Removed now reports, from the file of peers, too. The
 // error is the file's.
-func (f *Former) ForgetRemoved() error {
+func (f *Service) ForgetRemoved() error {
 	f.mu.Lock()
 	f.mu.members.forgetRemoved()
 	f.mu.Unlock()
@@ -45,14 +45,14 @@ func (f *Former) ForgetRemoved() error {
 // SetGossip sets the address of this node's gossip, which Config.Self lacks, and join, which has
 // gossip contact a member. Join is called for each member that calls from an address that
 // SetMembers did not name. It may block.
-func (f *Former) SetGossip(addr string, join func(context.Context, Peer)) {
+func (f *Service) SetGossip(addr string, join func(context.Context, Peer)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.members.self.Gossip, f.mu.join = addr, join
 }
 
 // Seeds returns the gossip addresses of known and remembered members, for gossip to try.
-func (f *Former) Seeds() []string {
+func (f *Service) Seeds() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.members.gossip()
@@ -78,7 +78,7 @@ const (
 )
 
 // findMembers looks for members that gossip does not know, until Close.
-func (f *Former) findMembers() {
+func (f *Service) findMembers() {
 	for every := findFirst; ; every = min(2*every, findEvery) {
 		seeds := resolve(f.ctx, f.join)
 		f.mu.Lock()
@@ -107,19 +107,19 @@ func (f *Former) findMembers() {
 var errNoMembers = errors.New("no member answers")
 
 // targets returns the addresses at which a restarted member looks for others.
-func (f *Former) targets() []string {
+func (f *Service) targets() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.members.targets(f.join)
 }
 
 // seedLocked reports whether the address is one to join.
-func (f *Former) seedLocked(addr string) bool {
+func (f *Service) seedLocked(addr string) bool {
 	return slices.Contains(f.join, addr) || slices.Contains(f.mu.machine.seeds, addr)
 }
 
 // Waiting describes what the node waits for before it belongs to a cluster.
-func (f *Former) Waiting() string {
+func (f *Service) Waiting() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m, at := f.mu.machine, strings.Join(f.join, ", ")
@@ -178,7 +178,7 @@ func (m *machine) waiting(at string) string {
 }
 
 // Knows reports whether another member with that id is known.
-func (f *Former) Knows(id string) bool {
+func (f *Service) Knows(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.ContainsFunc(f.mu.members.known(), func(p Peer) bool { return p.ID == id })

@@ -39,7 +39,7 @@ func TestSenderIsChecked(t *testing.T) {
 		}, func(d *wire.Decoder) error { d.Skip(); return d.Err() })
 	}
 	knows := func() bool {
-		for _, s := range a.former.Seeds() {
+		for _, s := range a.service.Seeds() {
 			if s == self.Gossip {
 				return true
 			}
@@ -67,7 +67,7 @@ func TestSenderIsChecked(t *testing.T) {
 		t.Error("what a node has said of itself is not believed")
 	}
 	var refused *RefusedError
-	if err := a.former.checkSender("n3", self); !errors.As(err, &refused) {
+	if err := a.service.checkSender("n3", self); !errors.As(err, &refused) {
 		t.Errorf("an answer of node n3 as n2: %v", err)
 	}
 }

@@ -14,14 +14,14 @@ import (
 
 // Handle registers the methods cluster.* with the node's server, before its first Serve. The server
 // must serve before Run.
-func (f *Former) Handle(s *rpc.Server) {
+func (f *Service) Handle(s *rpc.Server) {
 	s.Handle(MethodHello, rpc.Spawned, handler(f, f.onHello))
 	s.Handle(MethodPromise, rpc.Spawned, handler(f, f.onPromise))
 	s.Handle(MethodJoin, rpc.Spawned, handler(f, f.onJoin))
 }
 
 // handler returns an RPC handler that checks the number of parameters and answers.
-func handler(f *Former, answer func(c *rpc.Call) (func(*wire.Encoder), error)) func(*rpc.Call) {
+func handler(f *Service, answer func(c *rpc.Call) (func(*wire.Encoder), error)) func(*rpc.Call) {
 	return func(c *rpc.Call) {
 		if c.NumParams < 1 {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "parameter is missing"))
@@ -38,7 +38,7 @@ func handler(f *Former, answer func(c *rpc.Call) (func(*wire.Encoder), error)) f
 
 var errNotStored = &rpc.Error{Code: rpc.CodeUnavailable, Message: "node cannot store its formation state", Retryable: true}
 
-func (f *Former) onHello(c *rpc.Call) (func(*wire.Encoder), error) {
+func (f *Service) onHello(c *rpc.Call) (func(*wire.Encoder), error) {
 	var h hello
 	if err := h.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
@@ -59,7 +59,7 @@ func (f *Former) onHello(c *rpc.Call) (func(*wire.Encoder), error) {
 	return mine.append, nil
 }
 
-func (f *Former) onPromise(c *rpc.Call) (func(*wire.Encoder), error) {
+func (f *Service) onPromise(c *rpc.Call) (func(*wire.Encoder), error) {
 	var q promiseRequest
 	if err := q.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
@@ -85,7 +85,7 @@ func (f *Former) onPromise(c *rpc.Call) (func(*wire.Encoder), error) {
 	return answer.append, nil
 }
 
-func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
+func (f *Service) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	var q joinRequest
 	if err := q.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
@@ -122,7 +122,7 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 
 // checkSender rejects a message in the name of another node than that of the caller's certificate.
 // Peer is empty if unknown.
-func (f *Former) checkSender(peer string, as Peer) error {
+func (f *Service) checkSender(peer string, as Peer) error {
 	if peer == "" || peer == as.ID {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (f *Former) checkSender(peer string, as Peer) error {
 	return err
 }
 
-func (f *Former) checkKey(p Peer, key []byte) error {
+func (f *Service) checkKey(p Peer, key []byte) error {
 	if f.knowsKey(key) {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (f *Former) checkKey(p Peer, key []byte) error {
 }
 
 // logRejected logs a rejected node, rate-limited.
-func (f *Former) logRejected(p Peer, err error) {
+func (f *Service) logRejected(p Peer, err error) {
 	if f.rejections.first(p.RPC, err) {
 		f.log.Error("node rejected", "rpc", p.RPC, "reason", err.Error())
 	}
@@ -153,7 +153,7 @@ const (
 )
 
 // rejection returns the error to send to the rejected node.
-func (f *Former) rejection(err error) error {
+func (f *Service) rejection(err error) error {
 	var cluster *OtherClusterError
 	var key *OtherKeyError
 	var refused *RefusedError
@@ -173,7 +173,7 @@ func (f *Former) rejection(err error) error {
 
 // decodeRejection converts an RPC error of the node at addr that reports a rejection back to its
 // type.
-func (f *Former) decodeRejection(addr string, err error) error {
+func (f *Service) decodeRejection(addr string, err error) error {
 	var e *rpc.Error
 	if !errors.As(err, &e) || e.Code != rpc.CodePermissionDenied {
 		return err

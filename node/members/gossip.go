@@ -16,8 +16,8 @@ const gossipOff = "off"
 
 // Start records the members that the node has formed or joined a cluster with, and starts gossip unless cfg.Bind is "off". cfg has the
 // bind and advertised addresses, the keys and the memory; Start fills in the others.
-func (sv *Service) Start(former *formation.Former, found []formation.Peer, cfg gossip.Config) error {
-	sv.former = former
+func (sv *Service) Start(service *formation.Service, found []formation.Peer, cfg gossip.Config) error {
+	sv.formation = service
 	var gossips []string
 	for _, p := range found {
 		sv.known.set(p.ID, p.RPC)
@@ -28,13 +28,13 @@ func (sv *Service) Start(former *formation.Former, found []formation.Peer, cfg g
 	if cfg.Bind == gossipOff {
 		return nil
 	}
-	cfg.Self, cfg.Cluster, cfg.Seeds, cfg.Removed, cfg.Logger = sv.selfMeta(), sv.Self.Cluster(), former.Seeds, sv.Removed, sv.Log.With("part", "gossip")
+	cfg.Self, cfg.Cluster, cfg.Seeds, cfg.Removed, cfg.Logger = sv.selfMeta(), sv.Self.Cluster(), service.Seeds, sv.Removed, sv.Log.With("part", "gossip")
 	ring, err := gossip.Start(cfg)
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)
 	}
 	sv.ring.Store(ring)
-	former.SetGossip(ring.Address(), sv.addMember)
+	service.SetGossip(ring.Address(), sv.addMember)
 	sv.Background.Go(sv.followMembers)
 	sv.Background.Go(sv.publishLoad)
 	// Remembered addresses may be dead, which takes long to detect. Members that know this node
@@ -80,7 +80,7 @@ func (sv *Service) followMembers() {
 			peers = append(peers, formation.Peer{ID: m.ID, Name: m.Name, RPC: m.RPC, Gossip: m.Gossip})
 		}
 		slices.SortFunc(peers, func(a, b formation.Peer) int { return strings.Compare(a.ID, b.ID) })
-		if err := sv.former.SetMembers(peers, sv.Self.RaftEpoch()); err != nil {
+		if err := sv.formation.SetMembers(peers, sv.Self.RaftEpoch()); err != nil {
 			sv.Log.Warn("members not saved for the next start", "err", err)
 		}
 		sv.Look(members)
@@ -99,7 +99,7 @@ const lookPause = 2 * time.Second
 // ForgetRemoved drops what this node has stored about removed nodes, so that it no longer spreads it. It is called after Start.
 func (sv *Service) ForgetRemoved(gone map[string]bool) {
 	sv.known.forgetRemoved()
-	if err := sv.former.ForgetRemoved(); err != nil {
+	if err := sv.formation.ForgetRemoved(); err != nil {
 		sv.Log.Warn("peers file still contains removed nodes", "err", err)
 	}
 	if ring := sv.Ring(); ring != nil {

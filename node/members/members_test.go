@@ -24,14 +24,14 @@ func service(t *testing.T, removed map[string]bool) *Service {
 func TestAddresses(t *testing.T) {
 	removed := map[string]bool{}
 	sv := service(t, removed)
-	former, err := formation.New(formation.Config{Self: formation.Peer{ID: "n1", Name: "n1", RPC: "h1:7106"}, Cluster: "c", Removed: sv.Removed,
+	service, err := formation.New(formation.Config{Self: formation.Peer{ID: "n1", Name: "n1", RPC: "h1:7106"}, Cluster: "c", Removed: sv.Removed,
 		PeersFile: t.TempDir() + "/peers", Logger: sv.Log, Store: sv.Self})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer former.Close()
+	defer service.Close()
 	found := []formation.Peer{{ID: "n2", RPC: "h2:7106"}, {ID: "n3", RPC: "h3:7106"}}
-	if err := sv.Start(former, found, gossip.Config{Bind: gossipOff}); err != nil {
+	if err := sv.Start(service, found, gossip.Config{Bind: gossipOff}); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(id, addr string) {

@@ -46,9 +46,9 @@ type Service struct {
 	Config
 	known   addresses
 	damaged loglimit.ByReason // files of the registry
-	// former and ring are set by Start; ring is nil if gossip is off.
-	former *formation.Former
-	ring   atomic.Pointer[gossip.Ring]
+	// formation and ring are set by Start; ring is nil if gossip is off.
+	formation *formation.Service
+	ring      atomic.Pointer[gossip.Ring]
 }
 
 // New returns the service of members. It knows no node before Start.

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Former makes a node part of a cluster, and answers the calls of other nodes.
-type Former struct {
+// Service makes a node part of a cluster, and answers the calls of other nodes.
+type Service struct {
 	cfg  Config
 	log  *slog.Logger
 	keys [][]byte // fingerprints of the gossip keys, of which the first is sent; a nil one means no key
@@ -46,13 +46,13 @@ type Former struct {
 	changed chan struct{} // holds a value after a change that Run waits for
 }
 
-// New returns a Former that makes no calls before Run.
-func New(cfg Config) (*Former, error) {
+// New returns a Service that makes no calls before Run.
+func New(cfg Config) (*Service, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	f := &Former{cfg: cfg, log: cfg.Logger, changed: make(chan struct{}, 1)}
+	f := &Service{cfg: cfg, log: cfg.Logger, changed: make(chan struct{}, 1)}
 	for _, k := range cfg.Keys {
 		f.keys = append(f.keys, fingerprint(k))
 	}
@@ -80,7 +80,7 @@ func New(cfg Config) (*Former, error) {
 }
 
 // knowsKey reports whether a node with that key fingerprint may belong to the cluster.
-func (f *Former) knowsKey(key []byte) bool {
+func (f *Service) knowsKey(key []byte) bool {
 	return f.cfg.Certified || slices.ContainsFunc(f.keys, func(own []byte) bool { return bytes.Equal(own, key) })
 }
 
@@ -101,7 +101,7 @@ func randomHex(n int) string {
 // Run returns when the node belongs to a cluster, as recorded in the store. Errors:
 // *OtherClusterError, *OtherKeyError, *PromisedError, *RefusedError, ctx's, those of the store.
 // While it waits, it logs for what.
-func (f *Former) Run(ctx context.Context) (Outcome, error) {
+func (f *Service) Run(ctx context.Context) (Outcome, error) {
 	if err := f.run(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -113,7 +113,7 @@ func (f *Former) Run(ctx context.Context) (Outcome, error) {
 	return o, nil
 }
 
-func (f *Former) run(ctx context.Context) error {
+func (f *Service) run(ctx context.Context) error {
 	fresh := f.cfg.Cluster == ""
 	switch {
 	case !fresh && (f.cfg.Voter || len(f.targets()) == 0):
@@ -148,7 +148,7 @@ func (f *Former) run(ctx context.Context) error {
 }
 
 // foundOfOne founds a cluster of one.
-func (f *Former) foundOfOne() error {
+func (f *Service) foundOfOne() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.mu.machine.state.Promise; p != nil {
@@ -160,7 +160,7 @@ func (f *Former) foundOfOne() error {
 }
 
 // startRound starts the calls of one round.
-func (f *Former) startRound(ctx context.Context) {
+func (f *Service) startRound(ctx context.Context) {
 	seeds := resolve(ctx, f.join)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +178,7 @@ func (f *Former) startRound(ctx context.Context) {
 const otherWait = 10 * time.Second
 
 // finished reports whether Run is over.
-func (f *Former) finished(waited time.Duration) (bool, error) {
+func (f *Service) finished(waited time.Duration) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -206,7 +206,7 @@ func (f *Former) finished(waited time.Duration) (bool, error) {
 }
 
 // applyLocked executes actions of the machine, in order.
-func (f *Former) applyLocked(acts []any) {
+func (f *Service) applyLocked(acts []any) {
 	for _, a := range acts {
 		if f.mu.err != nil {
 			return
@@ -240,7 +240,7 @@ func (f *Former) applyLocked(acts []any) {
 	}
 }
 
-func (f *Former) wake() {
+func (f *Service) wake() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -248,7 +248,7 @@ func (f *Former) wake() {
 }
 
 // callLocked runs a call in the background, one of a method to an address at a time.
-func (f *Former) callLocked(method, addr string, call func(ctx context.Context)) {
+func (f *Service) callLocked(method, addr string, call func(ctx context.Context)) {
 	id := method + " " + addr
 	if f.mu.calling[id] {
 		return
@@ -268,7 +268,7 @@ func (f *Former) callLocked(method, addr string, call func(ctx context.Context))
 }
 
 // startLocked runs a goroutine that Close waits for. It returns false after Close.
-func (f *Former) startLocked(run func()) bool {
+func (f *Service) startLocked(run func()) bool {
 	if f.mu.stopped {
 		return false
 	}
@@ -277,7 +277,7 @@ func (f *Former) startLocked(run func()) bool {
 }
 
 // helloLocked returns this node's hello.
-func (f *Former) helloLocked() hello {
+func (f *Service) helloLocked() hello {
 	h := f.mu.machine.hello()
 	h.Peer, h.cluster, h.version, h.raftEpoch = f.mu.members.self, f.mu.cluster, f.cfg.Version, f.mu.raftEpoch
 	if f.mu.cluster != "" {
@@ -289,7 +289,7 @@ func (f *Former) helloLocked() hello {
 
 // handleHelloLocked processes another node's hello. The error means that the node is not of this
 // cluster.
-func (f *Former) handleHelloLocked(addr string, h hello, answer bool) error {
+func (f *Service) handleHelloLocked(addr string, h hello, answer bool) error {
 	switch {
 	case h.cluster != "" && f.mu.cluster != "" && h.cluster != f.mu.cluster:
 		return &OtherClusterError{Address: addr, Node: nodeText(h.Peer), Ours: f.mu.cluster, Theirs: h.cluster}
@@ -310,7 +310,7 @@ func (f *Former) handleHelloLocked(addr string, h hello, answer bool) error {
 }
 
 // discoverLocked records a member of the cluster, and those that it names.
-func (f *Former) discoverLocked(h hello) {
+func (f *Service) discoverLocked(h hello) {
 	if unknown := f.mu.members.discover(h.Peer, true); unknown && f.mu.join != nil {
 		join := f.mu.join
 		f.startLocked(func() { join(f.ctx, h.Peer) })
@@ -323,7 +323,7 @@ func (f *Former) discoverLocked(h hello) {
 }
 
 // Close stops the goroutines that Run left running.
-func (f *Former) Close() error {
+func (f *Service) Close() error {
 	f.mu.Lock()
 	f.mu.stopped = true
 	f.mu.Unlock()

@@ -39,7 +39,7 @@ type host struct {
 	store    *memStore
 	peers    string // file
 	server   *rpc.Server
-	former   *Former
+	service  *Service
 	log      *lines
 	done     chan struct{}
 	outcome  Outcome
@@ -89,13 +89,13 @@ func (h *host) start(t *testing.T, edit func(*Config)) {
 		edit(&cfg)
 	}
 	var err error
-	if h.former, err = New(cfg); err != nil {
+	if h.service, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if h.server, err = rpc.NewServer(rpc.ServerConfig{Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	h.former.Handle(h.server)
+	h.service.Handle(h.server)
 	l, err := net.Listen("tcp", h.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func (h *host) start(t *testing.T, edit func(*Config)) {
 	go h.server.Serve(l)
 	go func() {
 		defer close(done)
-		h.outcome, h.err = h.former.Run(t.Context())
+		h.outcome, h.err = h.service.Run(t.Context())
 	}()
 	t.Cleanup(h.stop)
 }
@@ -114,7 +114,7 @@ func (h *host) stop() {
 	if h.server == nil {
 		return
 	}
-	h.former.Close()
+	h.service.Close()
 	h.server.Close()
 	<-h.done
 	h.server = nil
@@ -126,7 +126,7 @@ func (h *host) wait(t *testing.T) Outcome {
 	select {
 	case <-h.done:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s waits for %s", h.id, h.former.Waiting())
+		t.Fatalf("%s waits for %s", h.id, h.service.Waiting())
 	}
 	if h.err != nil {
 		t.Fatalf("%s: %v", h.id, h.err)
@@ -162,7 +162,7 @@ func TestAloneAndJoined(t *testing.T) {
 			t.Errorf("%s: %+v", h.id, got)
 		}
 	}
-	if seeds := b.former.Seeds(); !slices.Contains(seeds, "g"+a.addr) {
+	if seeds := b.service.Seeds(); !slices.Contains(seeds, "g"+a.addr) {
 		t.Errorf("b would gossip with %q", seeds)
 	}
 }
@@ -227,7 +227,7 @@ func TestClusterRestart(t *testing.T) {
 	}
 	stop := func() {
 		for _, h := range all {
-			if err := h.former.SetMembers(peers, 0); err != nil {
+			if err := h.service.SetMembers(peers, 0); err != nil {
 				t.Fatal(err)
 			}
 			h.stop()
@@ -253,9 +253,9 @@ func TestClusterRestart(t *testing.T) {
 	c.wait(t)
 	a.start(t, joining(c.addr))
 	a.wait(t)
-	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(a.former.Seeds(), "g"+c.addr); {
+	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(a.service.Seeds(), "g"+c.addr); {
 		if time.Now().After(deadline) {
-			t.Fatalf("a would gossip with %q", a.former.Seeds())
+			t.Fatalf("a would gossip with %q", a.service.Seeds())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -272,7 +272,7 @@ func TestLateSeed(t *testing.T) {
 	b.store.cluster, b.store.founder = o.Cluster, true
 	joined := make(chan string, 10)
 	gossips := func(h *host) {
-		h.former.SetGossip("g"+h.addr, func(_ context.Context, p Peer) { joined <- h.id + " " + p.Gossip })
+		h.service.SetGossip("g"+h.addr, func(_ context.Context, p Peer) { joined <- h.id + " " + p.Gossip })
 	}
 	b.start(t, joining(a.addr))
 	b.wait(t)
@@ -425,16 +425,16 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	<-a.done
 	knows := func(what string, want bool) {
 		t.Helper()
-		if got := a.former.Knows("left"); got != want || !a.former.Knows("other") {
-			t.Errorf("%s: the removed node is known: %v, the other: %v", what, got, a.former.Knows("other"))
+		if got := a.service.Knows("left"); got != want || !a.service.Knows("other") {
+			t.Errorf("%s: the removed node is known: %v, the other: %v", what, got, a.service.Knows("other"))
 		}
-		if got := slices.Contains(a.former.Seeds(), left.Gossip); got != want {
+		if got := slices.Contains(a.service.Seeds(), left.Gossip); got != want {
 			t.Errorf("%s: the removed node is a seed: %v", what, got)
 		}
 	}
 	knows("before it is removed", true)
 	gone.Store("left", true)
-	if err := a.former.ForgetRemoved(); err != nil {
+	if err := a.service.ForgetRemoved(); err != nil {
 		t.Fatal(err)
 	}
 	knows("removed", false)
@@ -444,9 +444,9 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	said := hello{Peer: other, cluster: "c1", members: []Peer{left}}
 	receive := func(h hello) {
 		t.Helper()
-		a.former.mu.Lock()
-		defer a.former.mu.Unlock()
-		if err := a.former.handleHelloLocked("", h, false); err != nil {
+		a.service.mu.Lock()
+		defer a.service.mu.Unlock()
+		if err := a.service.handleHelloLocked("", h, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -455,7 +455,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	said.Peer, said.members = left, []Peer{other}
 	receive(said)
 	knows("says hello itself", false)
-	if err := a.former.SetMembers([]Peer{left, other}, 0); err != nil {
+	if err := a.service.SetMembers([]Peer{left, other}, 0); err != nil {
 		t.Fatal(err)
 	}
 	knows("listed by gossip", false)
