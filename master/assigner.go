@@ -18,8 +18,8 @@ type Tablets interface {
 	Recoveries
 	// Begin creates the root tablet and the row of the first METADATA tablet. It keeps what exists.
 	Begin(ctx context.Context) error
-	// Logs returns the servers that have logs in the lock service, and the servers that have a
-	// recovery, with whether it is done.
+	// Logs returns the servers that have logs in the lock service, and the servers whose recovery is
+	// done: all their logs are sorted.
 	Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error)
 	// Servers returns the servers that hold the lock of their server file, with the tablets that
 	// each reports.
@@ -105,7 +105,7 @@ type assigner struct {
 		failures map[string]failure
 		// unserved are the tablets that are not served, by key.
 		unserved map[string]*Unserved
-		// ends holds the state of each live server, by name.
+		// live holds the state of each live server, by name.
 		live map[string]serverState
 		// moved cancels the read of METADATA in progress; nil if there is none.
 		moved context.CancelCauseFunc
