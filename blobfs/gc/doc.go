@@ -32,7 +32,7 @@
 //
 // R12 and R13 of package blobfs. From these follow:
 //
-//	G1. Only extents that existed when a round began are judged in it.
-//	G2. Pins are read after the round has begun on all nodes, and roots after the pins.
-//	G3. A node acts on a round only if all its extents were judged.
+//	GC1. Only extents that existed when a round began are judged in it.
+//	GC2. Pins are read after the round has begun on all nodes, and roots after the pins.
+//	GC3. A node acts on a round only if all its extents were judged.
 package gc

@@ -8,6 +8,6 @@
 //
 // # Invariants
 //
-//	A1. A row without a table belongs to a dropped one: rows are read before the tables are listed, and a table exists before its rows.
-//	A2. A damaged row is removed only if it is of a dropped table, and describes no tablet of an existing one that has no other row.
+//	AS1. A row without a table belongs to a dropped one: rows are read before the tables are listed, and a table exists before its rows.
+//	AS2. A damaged row is removed only if it is of a dropped table, and describes no tablet of an existing one that has no other row.
 package assign
