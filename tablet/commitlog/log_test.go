@@ -316,7 +316,7 @@ func TestAbandonedAppendEnds(t *testing.T) {
 	if err := l.Commit(&Commit{Ops: 1, Body: []byte("x"), Done: func(_ *Commit, err error) { done <- err }}); err != nil {
 		t.Fatal(err)
 	}
-	l.Abandon()
+	l.CancelAppend()
 	l.Close()
 	var failed *FailedError
 	if err := <-done; !errors.As(err, &failed) {
