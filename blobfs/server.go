@@ -230,7 +230,7 @@ func (s *Store) held(xs []ExtentID) []api.Held {
 		info, err := s.disks.ExtentInfo(x)
 		if err != nil {
 			if s.disks.InQuarantine(x) {
-				all[i].State = api.Unwanted
+				all[i].State = api.Quarantined
 			}
 			continue
 		}

@@ -130,10 +130,10 @@ type HeldState uint8
 
 // States. They are used on the wire: append only.
 const (
-	Missing  HeldState = 0 // no replica
-	Good     HeldState = 1 // a replica with no known corruption
-	Bad      HeldState = 2 // a replica that is corrupt or on a failing disk
-	Unwanted HeldState = 3 // a replica in quarantine
+	Missing     HeldState = 0 // no replica
+	Good        HeldState = 1 // a replica with no known corruption
+	Bad         HeldState = 2 // a replica that is corrupt or on a failing disk
+	Quarantined HeldState = 3 // a replica in quarantine
 )
 
 // Held is a node's answer about an extent.
