@@ -32,7 +32,7 @@
 //
 //	name          started by                  stopped by   owns
 //	spare worker  the first log or replica    Store.Close  making and recycling spares; as many workers as folders, at most one at work in a folder
-//	remover       a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
+//	space freer   a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
 //	holder write  ExtentWriter.Seal           its end      appending one holder list
 //	async seal    Writer.Write                Seal, Abort  sealing one full extent while the next is written, if WriterConfig.Beside is set
 //
