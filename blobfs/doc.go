@@ -71,4 +71,7 @@
 //	    a root fails, or in which a node that was not down for long does not answer, do not count. On a
 //	    full disk garbage that two rounds have found is removed after local.Config.QuarantineMin, unless
 //	    an alarm is raised.
+//	R14. Store.Delete, replog.Logs.Remove, the release of a log, and the methods blob.drop and log.drop
+//	    between nodes check no reference. Their callers have made sure durably that no root or list
+//	    names the blob or extent, and that none ever will.
 package blobfs

@@ -195,14 +195,14 @@ func (x *replicatedWrite) readTail(p []byte, off int64) bool {
 	return len(p) == 0
 }
 
-// loseLocalReplica drops the local replica after err. It returns err if there are no other
+// loseLocalReplica stops writing the local replica after err. It returns err if there are no other
 // replicas.
 func (x *replicatedWrite) loseLocalReplica(err error) error {
 	x.localReplica = nil
 	if !local.RefusesExtents(err) || len(x.branches) == 0 {
 		return err
 	}
-	x.s.log.Warn("local replica dropped", "extent", x.id.String(), "err", err)
+	x.s.log.Warn("stopped writing the local replica", "extent", x.id.String(), "err", err)
 	return nil
 }
 
@@ -235,19 +235,19 @@ func (x *replicatedWrite) recoverBranches(failed []*branch) error {
 	return nil
 }
 
-// dropFailed drops a node after err. A node that never received the stream, because a node before
+// leaveFailed drops a node after err. A node that never received the stream, because a node before
 // it in the chain failed, may be chosen again.
-func (x *replicatedWrite) dropFailed(node string, err error) {
+func (x *replicatedWrite) leaveFailed(node string, err error) {
 	if errors.Is(err, api.ErrNoStream) {
 		delete(x.tried, node)
 		return
 	}
-	x.dropNode(node, err)
+	x.leaveNode(node, err)
 }
 
-// dropNode drops a node and aborts its stream.
-func (x *replicatedWrite) dropNode(node string, err error) {
-	x.s.log.Warn("replica dropped", "extent", x.id.String(), "node", node, "err", err)
+// leaveNode stops writing to a node and aborts its stream. The node removes what it has received.
+func (x *replicatedWrite) leaveNode(node string, err error) {
+	x.s.log.Warn("stopped writing a replica", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.Suspect(node)
 	}
@@ -296,9 +296,9 @@ func (x *replicatedWrite) resumeNodes(b *branch, err error) {
 		case r.err == nil:
 			x.branches = append(x.branches, r.b)
 		case node == bad && sure:
-			x.dropNode(node, r.err)
+			x.leaveNode(node, r.err)
 		case !x.hasSealed(node):
-			x.dropFailed(node, r.err)
+			x.leaveFailed(node, r.err)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func (x *replicatedWrite) replace() {
 			err = x.fill(b, 0)
 		}
 		if err != nil {
-			x.dropNode(chosen[0], err)
+			x.leaveNode(chosen[0], err)
 			continue
 		}
 		x.branches = append(x.branches, b)

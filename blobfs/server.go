@@ -141,7 +141,7 @@ func (v server) List(ctx context.Context, after ExtentID, max int) ([]local.Exte
 	return v.s.disks.ListExtents(after, min(max, api.ListMax)), nil
 }
 
-// Drop implements api.Extents.
+// Drop implements api.Extents. It checks no reference, and ignores the reason (R14).
 func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
 	v.s.cache.forgetExtent(x) // an open file keeps its space until it is closed
 	defer v.s.cache.forgetExtent(x)
@@ -152,7 +152,7 @@ func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
 	return err
 }
 
-// DropBlob implements api.Extents.
+// DropBlob implements api.Extents. It checks no reference, and ignores the reason (R14).
 func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error) {
 	v.s.cache.forget(blob)
 	defer v.s.cache.forget(blob)
@@ -230,7 +230,7 @@ func (s *Store) held(xs []ExtentID) []api.Held {
 		info, err := s.disks.ExtentInfo(x)
 		if err != nil {
 			if s.disks.InQuarantine(x) {
-				all[i].State = api.Unwanted
+				all[i].State = api.Quarantined
 			}
 			continue
 		}

@@ -18,8 +18,8 @@ type Tablets interface {
 	Recoveries
 	// Begin creates the root tablet and the row of the first METADATA tablet. It keeps what exists.
 	Begin(ctx context.Context) error
-	// Logs returns the servers that have logs in the lock service, and the servers that have a
-	// recovery, with whether it is done.
+	// Logs returns the servers that have logs in the lock service, and the servers whose recovery is
+	// done: all their logs are sorted.
 	Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error)
 	// Servers returns the servers that hold the lock of their server file, with the tablets that
 	// each reports.
@@ -34,8 +34,8 @@ type Tablets interface {
 	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) (generation uint64, err error)
 	// Merge has a server merge two neighbours that it holds.
 	Merge(ctx context.Context, server *TabletServer, lower, upper *Tablet, q api.Sequencer) error
-	// Forget removes a dead server's logs and its recovery.
-	Forget(ctx context.Context, server string) error
+	// RemoveLogs removes a dead server's logs, its recovery and its sorted runs.
+	RemoveLogs(ctx context.Context, server string) error
 }
 
 // ErrOvertaken means that a tablet was changed, or its table dropped, after its row was read. The
@@ -105,7 +105,7 @@ type assigner struct {
 		failures map[string]failure
 		// unserved are the tablets that are not served, by key.
 		unserved map[string]*Unserved
-		// ends holds the state of each live server, by name.
+		// live holds the state of each live server, by name.
 		live map[string]serverState
 		// moved cancels the read of METADATA in progress; nil if there is none.
 		moved context.CancelCauseFunc
@@ -477,8 +477,8 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 		r := sorter{rs: t, log: a.cfg.Logger, server: o.Server, alive: a.whileAlive, held: a.lock.Held}
 		// One of a node's two servers is enough.
 		return r.run(ctx, slices.DeleteFunc(slices.Clone(s.Servers), func(v TabletServer) bool { return v.Silent || v.Metadata }))
-	case Forget:
-		return t.Forget(ctx, o.Server)
+	case RemoveLogs:
+		return t.RemoveLogs(ctx, o.Server)
 	}
 	i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Name == o.Server })
 	if i < 0 {

@@ -330,8 +330,8 @@ func (m *masterView) Rows(context.Context) (all []Tablet, whole bool, err error)
 	return all, whole, err
 }
 
-func (m *masterView) Forget(_ context.Context, server string) error {
-	m.enter("forget " + server)
+func (m *masterView) RemoveLogs(_ context.Context, server string) error {
+	m.enter("remove logs " + server)
 	m.locked(func() {
 		if m.servers[server] != nil {
 			m.wrongf(noTablet, "the logs of %s are removed, it is alive", server)

@@ -70,7 +70,7 @@ func ordersOf(s *TabletState, kind OrderKind) (all []string) {
 
 // TestOrderNames: each kind of order has a name.
 func TestOrderNames(t *testing.T) {
-	for kind, want := range map[OrderKind]string{Load: "load", Unload: "unload", Recover: "recover", Forget: "forget", Merge: "merge"} {
+	for kind, want := range map[OrderKind]string{Load: "load", Unload: "unload", Recover: "recover", RemoveLogs: "remove logs", Merge: "merge"} {
 		if got := kind.String(); got != want {
 			t.Errorf("order %d is called %q, want %q", kind, got, want)
 		}

@@ -85,8 +85,8 @@ func (q *fixedTablets) Merge(_ context.Context, _ *TabletServer, lower, _ *Table
 	return q.ordered("merge", lower)
 }
 
-func (q *fixedTablets) Forget(_ context.Context, server string) error {
-	return q.ordered("forget", &Tablet{Key: server})
+func (q *fixedTablets) RemoveLogs(_ context.Context, server string) error {
+	return q.ordered("remove logs", &Tablet{Key: server})
 }
 
 // run runs a master's assigner until the returned function is called.

@@ -184,7 +184,7 @@ func (a *assigner) noteOrder(o *Order, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.mu.requests {
-		if r.over || !r.about(o.Tablet.Key) || o.Kind == Recover || o.Kind == Forget {
+		if r.over || !r.about(o.Tablet.Key) || o.Kind == Recover || o.Kind == RemoveLogs {
 			continue
 		}
 		if err == nil {

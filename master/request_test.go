@@ -283,7 +283,7 @@ func TestRequestFailures(t *testing.T) {
 		"with one between":   {request{key: "b", node: "n1"}, func(a *assigner) { fail(a, 4, mine); a.noteOrder(&mine, nil); fail(a, 4, mine) }, false},
 		"of another":         {request{key: "c", node: "n1"}, func(a *assigner) { fail(a, 9, mine) }, false},
 		"of a recovery":      {request{key: "", node: "n1"}, func(a *assigner) { fail(a, 9, Order{Kind: Recover, Server: "dead"}) }, false},
-		"of forgetting logs": {request{key: "", node: "n1"}, func(a *assigner) { fail(a, 9, Order{Kind: Forget, Server: "dead"}) }, false},
+		"of forgetting logs": {request{key: "", node: "n1"}, func(a *assigner) { fail(a, 9, Order{Kind: RemoveLogs, Server: "dead"}) }, false},
 	} {
 		a := newAssigner(Config{}, nil)
 		_, err := a.admit(&request{key: "another", node: "n1"})

@@ -132,14 +132,14 @@ const (
 	Unload
 	// Recover closes and sorts the logs of a dead server.
 	Recover
-	// Forget removes the remains of a dead server: its logs, sorted and unsorted.
-	Forget
+	// RemoveLogs removes the remains of a dead server: its logs, sorted and unsorted.
+	RemoveLogs
 	// Merge has a server merge two neighbours that it holds.
 	Merge
 )
 
 func (k OrderKind) String() string {
-	names := [...]string{"?", "load", "unload", "recover", "forget", "merge"}
+	names := [...]string{"?", "load", "unload", "recover", "remove logs", "merge"}
 	return names[min(int(k), len(names)-1)]
 }
 
@@ -235,7 +235,7 @@ func PlanTablets(s *TabletState) []Order {
 	if s.Whole && level > 2 {
 		p.balance(true)
 		p.balance(false)
-		p.forget()
+		p.removeLogs()
 	}
 	return p.orders
 }
@@ -555,16 +555,16 @@ func (p *planner) heaviest(metadata bool) (heavy *TabletServer) {
 	return heavy
 }
 
-// forget plans the removal of dead servers that no tablet needs. The caller has checked that
+// removeLogs plans the removal of dead servers that no tablet needs. The caller has checked that
 // METADATA was read completely.
 //
 // Rows are not read at one moment. A row that a split created behind the reader may still need a
 // log that its parent row, read later, no longer needs. Such a row is neither split nor merged
 // before the tablet is written out, so a second read finds it.
-func (p *planner) forget() {
+func (p *planner) removeLogs() {
 	for _, name := range Unneeded(p.state) {
 		if slices.Contains(p.state.Unneeded, name) {
-			p.add(Order{Kind: Forget, Server: name, Why: "no tablet needs its logs"})
+			p.add(Order{Kind: RemoveLogs, Server: name, Why: "no tablet needs its logs"})
 		}
 	}
 }

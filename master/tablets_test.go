@@ -201,10 +201,10 @@ func (w *world) judge(s *master.TabletState, o *master.Order) {
 	if v != nil {
 		wrong("it lives")
 	}
-	if o.Kind == master.Forget && !slices.Contains(s.Unneeded, o.Server) {
+	if o.Kind == master.RemoveLogs && !slices.Contains(s.Unneeded, o.Server) {
 		wrong("the look before this one did not find it unneeded")
 	}
-	if o.Kind == master.Forget && !s.Whole {
+	if o.Kind == master.RemoveLogs && !s.Whole {
 		wrong("not all rows were read")
 	}
 }
@@ -239,7 +239,7 @@ func (w *world) finish(mayFail bool) {
 			w.t.Fatalf("the logs of %s are ended, and it lives", o.Server)
 		}
 		w.sorted[o.Server] = true
-	case master.Forget:
+	case master.RemoveLogs:
 		if w.server(o.Server) != nil {
 			w.t.Fatalf("%s is forgotten, and it lives", o.Server)
 		}
@@ -443,7 +443,7 @@ func TestForgetTakesTwoReads(t *testing.T) {
 		t.Fatalf("at the first look: %v", orders)
 	}
 	s.Unneeded = master.Unneeded(s)
-	if orders := master.PlanTablets(s); len(orders) != 1 || orders[0].Kind != master.Forget || orders[0].Server != "dead" {
+	if orders := master.PlanTablets(s); len(orders) != 1 || orders[0].Kind != master.RemoveLogs || orders[0].Server != "dead" {
 		t.Fatalf("at the second look: %v", orders)
 	}
 	s.Tablets[len(s.Tablets)-1].Recoveries = []string{"dead"}

@@ -124,8 +124,8 @@
 //
 // # Invariants
 //
-//	N1. The namespace references a file only once the file is durable, and a file is deleted only after its last
-//	    reference (I1, I6).
+//	N1. METADATA and the namespace reference a file only once the file is durable. A file is deleted only after its
+//	    last reference is gone, or after the schema of its table: the rows of a dropped table may still name it (I1, I6).
 //	N2. A table is served by one schema at a time, and the namespace has the schema before any write uses it.
 //	N3. A command of a master is rejected once one with a higher epoch was seen (I9).
 //	N4. A Raft connection is accepted only from a node of the same cluster and Raft epoch, and only if it is for this

@@ -18,7 +18,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// TestRowOfAnotherTablet (M3): a row of METADATA that describes another table's tablet is loaded by no server, changed by no master, left out
+// TestRowOfAnotherTablet (MD3): a row of METADATA that describes another table's tablet is loaded by no server, changed by no master, left out
 // of scans and reported. All other tablets are served, the one above it too, and the row's own once the row is right again.
 func TestRowOfAnotherTablet(t *testing.T) {
 	t.Parallel()

@@ -326,7 +326,7 @@ func (n *Node) abandonment(ctx context.Context) (context.Context, context.Cancel
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })
 	stop := context.AfterFunc(within, func() {
-		n.tabletServer.Abandon()
+		n.tabletServer.CancelWaits()
 	})
 	return within, func() { stop(); cancel() }
 }

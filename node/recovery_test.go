@@ -30,7 +30,7 @@ func form(t *testing.T, n int) *testCluster {
 }
 
 // TestRecoveryOfALivingGroup: an operator recovers a voter though the others live on.
-// They keep what they have acknowledged, and the voter becomes one of them again (R3).
+// They keep what they have acknowledged, and the voter becomes one of them again (RM3).
 func TestRecoveryOfALivingGroup(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -98,46 +98,46 @@
 //
 // # Invariants
 //
-//	R1. A change whose Set or Delete returned nil is on the disks of a majority, and
+//	RM1. A change whose Set or Delete returned nil is on the disks of a majority, and
 //	    visible to every Get or List that begins later.
-//	R2. The calls on one path are linearizable.
-//	R3. Apply does not fail, and every voter computes the same result.
-//	R4. No generation of a path is ever reused, even if the node is deleted and
+//	RM2. The calls on one path are linearizable.
+//	RM3. Apply does not fail, and every voter computes the same result.
+//	RM4. No generation of a path is ever reused, even if the node is deleted and
 //	    created again.
-//	R5. A data directory is initialized once, as the first voter of a new group or as
+//	RM5. A data directory is initialized once, as the first voter of a new group or as
 //	    a joining server. Until its log has its final name it is neither. After that
 //	    no flag changes the voters; only Recover does.
-//	R6. After a write or fsync failed or stalled, nothing is written again and nothing
+//	RM6. After a write or fsync failed or stalled, nothing is written again and nothing
 //	    is acknowledged.
-//	R7. Open accepts only what was written: a damaged byte in the live log or in the
+//	RM7. Open accepts only what was written: a damaged byte in the live log or in the
 //	    newest snapshot is an error that names the file and the offset.
-//	R8. Every parent of a node is a directory.
-//	R9. Memory and disk are bounded: NamespaceBytesMax and NodesMax for the namespace,
+//	RM8. Every parent of a node is a directory.
+//	RM9. Memory and disk are bounded: NamespaceBytesMax and NodesMax for the namespace,
 //	    inFlightBytesMax for commands, and for the log the larger of
 //	    Config.SnapshotBytes and the size of the namespace, plus trailingLogs entries.
-//	R10. The client's view of its lease ends before a command ends the session, if all
+//	RM10. The client's view of its lease ends before a command ends the session, if all
 //	    clocks run within 5% of the true rate.
-//	R11. At most one session holds an exclusive lock, both in the log and in the view
+//	RM11. At most one session holds an exclusive lock, both in the log and in the view
 //	    of clients. From the expiry of its holder to the end of its lock-delay no
 //	    session holds it.
-//	R12. When a change of a file commits, no session with a valid lease has an older
+//	RM12. When a change of a file commits, no session with a valid lease has an older
 //	    version in its cache.
-//	R13. A write waits for a session that caches the file no longer than its lease.
-//	R14. A command has an effect only in the term of the leader that proposed it.
-//	R15. The command that ends a session deletes its ephemeral files.
-//	R16. When verify returns a term, no server had been elected in a later term when
+//	RM13. A write waits for a session that caches the file no longer than its lease.
+//	RM14. A command has an effect only in the term of the leader that proposed it.
+//	RM15. The command that ends a session deletes its ephemeral files.
+//	RM16. When verify returns a term, no server had been elected in a later term when
 //	    verify was called.
-//	R17. The term of a server never decreases, and only raft's main goroutine changes it.
-//	R18. A message to one server is never answered by another, whatever addresses
+//	RM17. The term of a server never decreases, and only raft's main goroutine changes it.
+//	RM18. A message to one server is never answered by another, whatever addresses
 //	    they have.
-//	R19. Members change one at a time, and no change leaves fewer live voters than a
+//	RM19. Members change one at a time, and no change leaves fewer live voters than a
 //	    quorum. A server gets a vote only once it has the log.
-//	R20. No input from another server makes this one panic, or allocate more than the
+//	RM20. No input from another server makes this one panic, or allocate more than the
 //	    bound of a message.
-//	R21. A snapshot from another server discards nothing that was applied or
+//	RM21. A snapshot from another server discards nothing that was applied or
 //	    acknowledged here, and gets its final name only if its checksums are valid.
-//	R22. The log has no gap, and there is no gap between the newest snapshot and the log.
-//	R23. A user never holds more than the Quota of the command that allocated it. The
+//	RM22. The log has no gap, and there is no gap between the newest snapshot and the log.
+//	RM23. A user never holds more than the Quota of the command that allocated it. The
 //	    recorded usage equals the actual usage, on every voter and after any restart.
 //
 // # Messages

@@ -127,7 +127,7 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 
 // recoverAhead is added to the indexes of a recovered group. It exceeds the number of entries that
 // the lost group can have made since, so that no generation, session id or sequencer is reused
-// (R4).
+// (RM4).
 const recoverAhead = 1 << 32
 
 // aheadStore creates snapshots with an index increased by recoverAhead.

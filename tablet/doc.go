@@ -156,8 +156,10 @@
 //	    tablets (I1).
 //	T5. The files of a group hold the entries of each row in order of their sequence numbers,
 //	    without overlap. The first n files hold the oldest entries of every row.
-//	T6. A file's blob is deleted only when no metadata names it and no view holds it (I6). A blob
-//	    that two tablets may name is deleted by neither, but only once garbage collection has found all its replicas unused.
+//	T6. A file's blob is deleted only when no metadata of an existing table names it and no view holds
+//	    it (I6). The files of a dropped table go before its rows of METADATA. A blob that two tablets
+//	    may name is deleted by neither, but only once garbage collection has found all its replicas
+//	    unused.
 //	T7. Memory is bounded (I13).
 //	    Memtables and mutations not yet in a memtable stay within MemtablesBytesMax, or are one
 //	    larger mutation. Memtables that are written out and still held by reads count too, at most

@@ -156,7 +156,7 @@ func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 // lost its nodes. The remaining commits fail with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
 	s.life.end()
-	defer context.AfterFunc(ctx, s.commitLog.commits.Abandon)()
+	defer context.AfterFunc(ctx, s.commitLog.commits.CancelAppend)()
 	s.commitLog.commits.Close()
 	s.minors.queue.Close()
 	s.merges.queue.Close()
@@ -166,12 +166,12 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 	return err
 }
 
-// Abandon makes operations that wait for the commit log, or for any other resource of the server,
+// CancelWaits makes operations that wait for the commit log, or for any other resource of the server,
 // fail. It is for callers that wait for requests before they close the server. CloseWithin must
 // still be called.
-func (s *Server) Abandon() {
+func (s *Server) CancelWaits() {
 	s.life.end()
-	s.commitLog.commits.Abandon()
+	s.commitLog.commits.CancelAppend()
 }
 
 // BeginLog creates the commit log on disk, if that has not been done and there is space. Load does

@@ -19,12 +19,12 @@
 //
 // # Invariants
 //
-//	N1. Decoding returns what was encoded, also if a later version has appended values.
-//	N2. No input makes a decoder panic, allocate more than a constant factor of its size, or
+//	BA1. Decoding returns what was encoded, also if a later version has appended values.
+//	BA2. No input makes a decoder panic, allocate more than a constant factor of its size, or
 //	    exceed a field's bound.
-//	N3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, the errors of this package
+//	BA3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, the errors of this package
 //	    that err matched. A failure that is not an answer of the node is ErrUnreachable.
-//	N4. The bytes of a piece or a read are copied once on each side, into or out of the
+//	BA4. The bytes of a piece or a read are copied once on each side, into or out of the
 //	    message.
 //
 // A Remote starts no goroutines except those of its connections.

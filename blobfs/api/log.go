@@ -39,13 +39,16 @@ type Logs interface {
 	// readable.
 	CutLog(ctx context.Context, c local.LogCut) error
 	// RefillLog is CutLog for a replica that is short, corrupt or missing. The node copies the
-	// missing bytes from the first of the other nodes whose replica was cut.
+	// missing bytes from the first of the other nodes whose replica was cut. It creates a missing
+	// replica. But a missing one may have been dropped, so callers use RefillLog only for a replica
+	// that has just answered that it is short or corrupt.
 	RefillLog(ctx context.Context, c local.LogCut, from []string) error
 	// StatLog returns the state of a replica.
 	StatLog(ctx context.Context, log local.ID, seq uint64) (local.LogReplicaInfo, error)
 	// ReadLog reads up to len(p) bytes of frames at off. It does not verify them; the caller does.
 	ReadLog(ctx context.Context, r LogRead, p []byte, off int64) (int, error)
-	// DropLog removes a replica. It returns nil if there is none.
+	// DropLog removes a replica, whatever its state. It checks no list: see R14 of package blobfs. It
+	// returns nil if there is none.
 	DropLog(ctx context.Context, log local.ID, seq uint64) error
 	// ListLogs returns up to max replicas of the node in order of log and extent, from the first
 	// after the given one.

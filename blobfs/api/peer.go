@@ -95,9 +95,10 @@ type Extents interface {
 	// Check returns the state of up to CheckMax extents, in their order, without reading their
 	// files.
 	Check(ctx context.Context, xs []local.ExtentID) ([]Held, error)
-	// Drop removes an extent. It returns ErrNoExtent if there is none.
+	// Drop removes an extent, also one in quarantine. It checks no reference: see R14 of package
+	// blobfs. It returns ErrNoExtent if there is none.
 	Drop(ctx context.Context, x local.ExtentID, why Reason) error
-	// DropBlob removes all extents of a blob and returns how many there were.
+	// DropBlob is Drop for all extents of a blob. It returns how many there were.
 	DropBlob(ctx context.Context, blob local.ID, why Reason) (int, error)
 	// Copy makes the node copy an extent from another, unless it has a good replica. On return the
 	// extent is durable. It returns ErrNoExtent if no source has it.
@@ -110,15 +111,17 @@ type Extents interface {
 	Verify(ctx context.Context, r Ref) error
 }
 
-// Reason is why an extent is dropped.
+// Reason is why an extent is dropped. It is for diagnosis only: nodes of this version ignore it and
+// drop the extent whatever the reason. Repair and scrub do not call Drop: a node drops only its own
+// surplus or corrupt replicas.
 type Reason uint8
 
 // Reasons. They are used on the wire: append only.
 const (
 	Deleted  Reason = 1 // its blob was deleted
-	Corrupt  Reason = 2 // it is corrupt
-	Surplus  Reason = 3 // it is more than the replication factor
-	GivenUp  Reason = 4 // its blob was never sealed
+	Corrupt  Reason = 2 // it is corrupt; not sent by this version
+	Surplus  Reason = 3 // it is more than the replication factor; not sent by this version
+	GivenUp  Reason = 4 // its blob got no handle: a node sealed the extent, the write failed
 	reasonsN        = 5
 )
 
@@ -127,10 +130,10 @@ type HeldState uint8
 
 // States. They are used on the wire: append only.
 const (
-	Missing  HeldState = 0 // no replica
-	Good     HeldState = 1 // a replica with no known corruption
-	Bad      HeldState = 2 // a replica that is corrupt or on a failing disk
-	Unwanted HeldState = 3 // a replica in quarantine
+	Missing     HeldState = 0 // no replica
+	Good        HeldState = 1 // a replica with no known corruption
+	Bad         HeldState = 2 // a replica that is corrupt or on a failing disk
+	Quarantined HeldState = 3 // a replica in quarantine
 )
 
 // Held is a node's answer about an extent.

@@ -129,7 +129,7 @@ func (c *Collector) isGarbage(ctx context.Context, extents []local.ExtentID) (ga
 			for i := range held {
 				switch held[i].State {
 				case api.Missing:
-				case api.Unwanted:
+				case api.Quarantined:
 					quarantined++
 				default:
 					return false, false

@@ -11,7 +11,7 @@ type Config struct {
 	// Every is the interval between rounds. Default 1 h: each round reads all roots and lists all
 	// extents.
 	Every time.Duration
-	// Warn is how long an extent must be marked as garbage before a later round may quarantine it.
+	// Warn is how long ago a round must have warned of an extent before a later one may quarantine it.
 	// Default 10 min: a reader opens a blob within that time of reading its name, and all nodes
 	// learn of a new node.
 	Warn time.Duration

@@ -3,11 +3,17 @@
 //
 // Collection runs in rounds, driven by a [Sweeper] on one node. It asks all nodes which blobs they use
 // and the [Roots] which blobs they name. Then it reports to each node which of its extents are
-// garbage. A node marks garbage in one round, quarantines it in a later one, and removes it after a
+// garbage. A node warns of garbage in one round, quarantines it in a later one, and removes it after a
 // grace period.
 //
 // # Nouns
 //
+//   - A round is one garbage collection on all nodes. A sweep is the same: the methods on the wire, the
+//     metrics (stele_blob_sweep_…) and the file in the lock service have this older name.
+//   - A [Sweeper] runs the rounds, on the master's node. "Marking" is collecting the IDs of needed
+//     blobs, as in mark and sweep. It never means garbage.
+//   - An extent is warned when a round has found it to be garbage. The warning is in the node's memory.
+//     A later round confirms it, which quarantines the extent, or drops it.
 //   - A [Collector] is garbage collection as one node sees it. Its [Participant] is what the node
 //     serves to Sweepers.
 //   - A root names blobs that are needed. A pin names a blob in use on a node.
@@ -26,7 +32,7 @@
 //
 // R12 and R13 of package blobfs. From these follow:
 //
-//	G1. Only extents that existed when a round began are judged in it.
-//	G2. Pins are read after the round has begun on all nodes, and roots after the pins.
-//	G3. A node acts on a round only if all its extents were judged.
+//	GC1. Only extents that existed when a round began are judged in it.
+//	GC2. Pins are read after the round has begun on all nodes, and roots after the pins.
+//	GC3. A node acts on a round only if all its extents were judged.
 package gc

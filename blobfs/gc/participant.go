@@ -75,9 +75,7 @@ func (n *Participant) SweepPins(_ context.Context, round uint64, after local.ID,
 // SweepExtents implements api.Sweep.
 func (n *Participant) SweepExtents(_ context.Context, round uint64, max int) (page []local.ExtentID, err error) {
 	err = n.in(round, func() error {
-		for _, x := range n.c.deps.Disks.SweepExtents(round, n.extents.judged, min(max, api.SweepMax)) {
-			page = append(page, x.ID)
-		}
+		page = n.c.deps.Disks.SweepExtents(round, n.extents.judged, min(max, api.SweepMax))
 		n.extents.list(page)
 		return nil
 	})

@@ -76,6 +76,7 @@ func (p *Pins) Unpin(id local.ID) { p.change(id, func(x *pin) { x.uses-- }) }
 func (p *Pins) PinWritten(id local.ID) { p.change(id, func(x *pin) { x.written = true }) }
 
 // Release ends the pin of a blob written here, because the roots name it now or because it is not
-// needed. Without it the blob counts as in use until this process ends. A writer has to release
-// each blob that it sealed; an aborted one needs no release.
+// needed. A blob that another node will name within less than Config.Warn may be released before: the
+// sorted runs of a log are. Without Release the blob counts as in use until this process ends. A writer
+// has to release each blob that it sealed; an aborted one needs no release.
 func (p *Pins) Release(id local.ID) { p.change(id, func(x *pin) { x.written = false }) }

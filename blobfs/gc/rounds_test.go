@@ -55,7 +55,7 @@ func (w *gcWorld) quarantined() (ids []blobfs.ID) {
 	return ids
 }
 
-// R13: garbage is marked, quarantined by the next round, and removed after the grace period. All
+// R13: garbage is warned of, quarantined by the next round, and removed after the grace period. All
 // replicas of the blob are treated alike.
 func TestGCStages(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {

@@ -15,12 +15,13 @@
 //     that an extent in quarantine was in use after all.
 //   - The holders of an extent are the nodes that should store it.
 //   - A chunk is 64 KiB of a blob's extent, the unit of its checksums.
-//   - A log is a sequence of payloads. A [LogWriter] appends, a [LogReader] recovers.
+//   - A log is a sequence of payloads. A [LogWriter] appends, a [LogReader] recovers: this is a log on
+//     this node alone, for tests and offline verification.
 //   - A position is a place in a log, in bytes of frames from its beginning. It never decreases.
 //   - A frame is the unit of a log on disk: a header and a payload, or a part of one, padded to whole
 //     pages of 4 KiB.
-//   - A replica is one node's copy of an extent of a log that is stored on several nodes. Package
-//     logproto decides its state transitions.
+//   - A replica is one node's copy of an extent of a log that is stored on several nodes, as all logs
+//     of a running node are. Package logproto decides its state transitions.
 //   - A high-priority extent may use half of the reserve: writing it lets the store free space, or
 //     deletions depend on it.
 //   - A spare is a log file that no log uses, ready to be overwritten. It is zeroed, or recycled.
@@ -31,7 +32,7 @@
 //
 //	name          started by                  stopped by   owns
 //	spare worker  the first log or replica    Store.Close  making and recycling spares; as many workers as folders, at most one at work in a folder
-//	remover       a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
+//	space freer   a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
 //	holder write  ExtentWriter.Seal           its end      appending one holder list
 //	async seal    Writer.Write                Seal, Abort  sealing one full extent while the next is written, if WriterConfig.Beside is set
 //

@@ -42,7 +42,7 @@ type folder struct {
 	unreadable          bool
 	blobNames, logNames dirSync
 	holders             *holderLog
-	remover             *remover
+	spaceFreer          *spaceFreer
 }
 
 // dirSync makes the names in one directory durable. Callers are serialized, because Linux reports a
@@ -118,7 +118,7 @@ func (f *folder) remove(path string) error {
 	}
 	free, err := vfs.RemoveLater(f.fs, path)
 	if free != nil {
-		f.remover.add(removed{f, free})
+		f.spaceFreer.add(removed{f, free})
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil

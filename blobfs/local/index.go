@@ -222,7 +222,7 @@ func (s *extents) Delete(ctx context.Context, id ID) error {
 	var errs []error
 	slices.Sort(indexes)
 	for _, i := range slices.Compact(indexes) {
-		if err := s.drop(ExtentID{Blob: id, Index: i}); err != nil && !errors.Is(err, ErrNoExtent) {
+		if err := s.dropEvenQuarantined(ExtentID{Blob: id, Index: i}); err != nil && !errors.Is(err, ErrNoExtent) {
 			errs = append(errs, err)
 		}
 	}
@@ -232,12 +232,12 @@ func (s *extents) Delete(ctx context.Context, id ID) error {
 	return nil
 }
 
-// DropExtent removes one extent, as Delete does a blob. ErrNoExtent.
+// DropExtent removes one extent, in quarantine or not, as Delete does a blob. ErrNoExtent.
 func (s *extents) DropExtent(ctx context.Context, id ExtentID) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
-		err = s.drop(id)
+		err = s.dropEvenQuarantined(id)
 	}
 	if err != nil {
 		return fmt.Errorf("drop extent %s: %w", id, err)
@@ -245,7 +245,8 @@ func (s *extents) DropExtent(ctx context.Context, id ExtentID) error {
 	return nil
 }
 
-func (s *extents) drop(id ExtentID) error {
+// dropEvenQuarantined removes an extent, in quarantine or not.
+func (s *extents) dropEvenQuarantined(id ExtentID) error {
 	err := s.dropIf(id, func(*part) error { return nil })
 	if errors.Is(err, ErrNoExtent) {
 		s.quarantine.op.Lock()

@@ -1,5 +1,8 @@
 package local
 
+// Logs on this node alone, for tests and offline verification. The logs of a running node are replicas:
+// log_replica*.go.
+
 import (
 	"context"
 	"errors"

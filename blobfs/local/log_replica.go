@@ -490,7 +490,8 @@ func (s *logReplicas) ReadLogReplica(ctx context.Context, log ID, seq uint64, st
 	return n, nil
 }
 
-// DropLogReplica removes a replica. A missing replica is not an error.
+// DropLogReplica removes a replica, without regard to its epoch, fence or quarantine. A missing
+// replica is not an error.
 func (s *logReplicas) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 	if err := s.begin(ctx); err != nil {
 		return err

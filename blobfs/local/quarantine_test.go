@@ -441,20 +441,20 @@ func TestSweepLists(t *testing.T) {
 	quarantineBlob(t, s, old[1], 4)
 	for round, want := range map[uint64]int{5: 6, 6: 8} {
 		for _, page := range []int{1, 3, 100} {
-			var all []SweepExtent
+			var all []ExtentID
 			for after := (ExtentID{Index: -1}); ; {
 				part := s.SweepExtents(round, after, page)
 				if len(part) == 0 {
 					break
 				}
 				all = append(all, part...)
-				after = part[len(part)-1].ID
+				after = part[len(part)-1]
 			}
-			if len(all) != want || !slices.IsSortedFunc(all, func(a, b SweepExtent) int { return compareExtents(a.ID, b.ID) }) {
+			if len(all) != want || !slices.IsSortedFunc(all, compareExtents) {
 				t.Errorf("round %d, by %d: %+v", round, page, all)
 			}
 			for _, x := range all {
-				if x.Quarantined != (x.ID.Blob == old[1].ID) || x.Quarantined && x.Round != 4 {
+				if s.InQuarantine(x) != (x.Blob == old[1].ID) {
 					t.Errorf("round %d: %+v", round, x)
 				}
 			}

@@ -31,7 +31,7 @@ func Open(cfg Config) (*Store, error) {
 	s := newStore(cfg.withDefaults())
 	if err := s.openFolders(); err != nil {
 		for _, f := range s.folders {
-			f.remover.close()
+			f.spaceFreer.close()
 			f.unlock()
 		}
 		return nil, fmt.Errorf("open block store: %w", err)
@@ -52,7 +52,7 @@ func newStore(cfg Config) *Store {
 
 func (s *Store) openFolders() error {
 	for _, path := range s.cfg.Folders {
-		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, ampleBytes: s.cfg.ReserveBytes + ampleExtents*s.cfg.ExtentBytes, remover: newRemover()}
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, ampleBytes: s.cfg.ReserveBytes + ampleExtents*s.cfg.ExtentBytes, spaceFreer: newSpaceFreer()}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
 		if errors.Is(err, vfs.ErrLocked) || errors.As(err, new(*EncryptionError)) {
@@ -130,7 +130,7 @@ func (s *Store) Close() error {
 	s.spares.close()
 	s.logReplicas.close()
 	for _, f := range s.folders {
-		f.remover.close()
+		f.spaceFreer.close()
 	}
 	for _, st := range s.logStates() {
 		st.stopWriter(ErrClosed)

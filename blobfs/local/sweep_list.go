@@ -3,27 +3,15 @@ package local
 import (
 	"bytes"
 	"cmp"
-	"time"
 
 	"github.com/google/btree"
 )
 
-// SweepExtent is an extent as listed for a sweep.
-type SweepExtent struct {
-	ID          ExtentID
-	Quarantined bool
-	Round       uint64    // round that quarantined it
-	Since       time.Time // when it was quarantined
-}
-
 // SweepReplica is a replica of a log extent as listed for a sweep.
 type SweepReplica struct {
-	Log         ID
-	Server      string
-	Seq         uint64
-	Quarantined bool
-	Round       uint64
-	Since       time.Time
+	Log    ID
+	Server string
+	Seq    uint64
 }
 
 // CompareReplicas orders replicas by log and extent.
@@ -40,22 +28,22 @@ func (s *disks) SetRound(round uint64) { s.round.Store(round) }
 
 // SweepExtents returns up to max extents that were added before the round began, in quarantine or
 // not, by blob and index, starting after the given one.
-func (s *quarantine) SweepExtents(round uint64, after ExtentID, max int) []SweepExtent {
+func (s *quarantine) SweepExtents(round uint64, after ExtentID, max int) []ExtentID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []SweepExtent
+	var all []ExtentID
 	for at := after; len(all) < max; {
 		// Merge listed and quarantined extents in order.
 		x, ok := s.nextListed(round, at)
 		if q := s.nextQuarantined(at); q != nil && (!ok || compareExtents(q.id, x) <= 0) {
-			all = append(all, SweepExtent{ID: q.id, Quarantined: true, Round: q.round, Since: q.since})
+			all = append(all, q.id)
 			at = q.id
 			continue
 		}
 		if !ok {
 			break
 		}
-		all = append(all, SweepExtent{ID: x})
+		all = append(all, x)
 		at = x
 	}
 	return all
@@ -97,7 +85,7 @@ func (s *logReplicas) SweepReplicas(round uint64, log ID, seq uint64, max int) [
 		infos := s.ListLogReplicas(log, seq, max)
 		for _, x := range infos {
 			if x.createdRound < round && len(all) < max {
-				all = append(all, SweepReplica{Log: x.Log, Server: x.Server, Seq: x.Seq, Quarantined: !x.QuarantinedSince.IsZero(), Round: x.QuarantineRound, Since: x.QuarantinedSince})
+				all = append(all, SweepReplica{Log: x.Log, Server: x.Server, Seq: x.Seq})
 			}
 		}
 		if len(infos) < max {

@@ -18,7 +18,7 @@
 //
 // # Invariants
 //
-//	M1. No decision that can lose data depends on the membership or on suspicion alone.
-//	M2. A suspected node is probed until it answers, or until the suspicion ends and the membership
+//	ME1. No decision that can lose data depends on the membership or on suspicion alone.
+//	ME2. A suspected node is probed until it answers, or until the suspicion ends and the membership
 //	    reports it as dead.
 package members

@@ -36,7 +36,7 @@ type membership struct{ *pair }
 
 func (m membership) Peer(context.Context, string) (api.Peer, error) { return m.pair, nil }
 
-// M2: a suspected node is probed, less often with time, until it answers. Then the store is informed
+// ME2: a suspected node is probed, less often with time, until it answers. Then the store is informed
 // once.
 func TestSuspectedNodeIsProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

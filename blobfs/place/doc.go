@@ -24,8 +24,8 @@
 //
 // # Invariants
 //
-//	L1. The rank is a function of the key and the nodes' IDs and weights, on every machine
+//	PL1. The rank is a function of the key and the nodes' IDs and weights, on every machine
 //	    and in every version.
-//	L2. Choose returns no node that is full, draining or taken, and none twice.
-//	L3. Choose takes a second node of a zone only when no zone with fewer is left.
+//	PL2. Choose returns no node that is full, draining or taken, and none twice.
+//	PL3. Choose takes a second node of a zone only when no zone with fewer is left.
 package place

@@ -30,7 +30,7 @@ func ids(nodes []Node) string {
 	return strings.Join(names, " ")
 }
 
-// L1. Every later version must compute the same placements.
+// PL1. Every later version must compute the same placements.
 func TestGolden(t *testing.T) {
 	if k := KeyOf([16]byte{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}, 5); k != goldenKey {
 		t.Errorf("key %#x", uint64(k))
@@ -121,7 +121,7 @@ func TestSmallChangesOfCapacity(t *testing.T) {
 	}
 }
 
-// L3.
+// PL3.
 func TestZones(t *testing.T) {
 	nodes := fleet(12, same)
 	for i := range nodes {
@@ -164,7 +164,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// L2.
+// PL2.
 func TestWhoIsLeftOut(t *testing.T) {
 	nodes := fleet(5, same)
 	nodes[1].Full, nodes[2].Draining, nodes[3].CapacityBytes = true, true, 0

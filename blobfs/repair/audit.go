@@ -79,7 +79,7 @@ func (a *auditor) auditBatch(node string, infos []local.ExtentInfo) bool {
 		t := task{id: x.ID, created: x.Created, rank: max(len(x.Holders.Nodes)-1, 1), bytes: x.Length}
 		switch {
 		case !slices.Contains(a.k.holders(x).Nodes, node):
-			if held.State != api.Missing && held.State != api.Unwanted {
+			if held.State != api.Missing && held.State != api.Quarantined {
 				t.rank, t.extra = taskSurplus, node
 				a.k.queue.push(t)
 			}

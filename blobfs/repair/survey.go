@@ -108,7 +108,7 @@ func (k *Repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 		if answered {
 			sv.answered = append(sv.answered, node)
 		}
-		if a.State == api.Unwanted {
+		if a.State == api.Quarantined {
 			sv.quarantined = true
 		}
 		if a.Repairs {

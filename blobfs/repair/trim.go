@@ -105,7 +105,7 @@ func (k *Repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 	if err := k.remote.verifyOne(ctx, confirmed, ref, sv.info.Length); err != nil {
 		return fmt.Errorf("keep local replica: %w", err)
 	}
-	err = k.dropIf(ctx, x, sv.info.Holders)
+	err = k.dropLocal(ctx, x, sv.info.Holders)
 	switch {
 	case errors.Is(err, local.ErrStaleHolders), errors.Is(err, local.ErrExtentExists):
 		return nil
@@ -115,8 +115,8 @@ func (k *Repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 	return err
 }
 
-// dropIf drops an extent here if its holder list is still h.
-func (k *Repairer) dropIf(ctx context.Context, x local.ExtentID, h local.Holders) error {
+// dropLocal drops this node's replica of an extent if its holder list is still h.
+func (k *Repairer) dropLocal(ctx context.Context, x local.ExtentID, h local.Holders) error {
 	k.deps.Forget(x)
 	defer k.deps.Forget(x)
 	err := k.deps.Disks.DropExtentIf(ctx, x, h)

@@ -262,9 +262,12 @@ func (logs *Logs) cutExtent(ctx context.Context, c local.LogCut, nodes []string)
 	}
 }
 
-// Remove removes a server's log. The writer gets no more acknowledgements once the
-// replicas are gone. Garbage collection removes replicas on nodes that do not answer. It returns
-// local.ErrNoLog if there is no such log.
+// Remove removes a server's log. The caller has made sure that no tablet needs it and none ever will:
+// invariant T4 of package tablet for a server's own log, A2 of package master for a dead server's.
+// Remove does not check that. The change of the list is guarded by the server lock of this node, not
+// by the mastership: a removal by a former master takes effect, and is right. The writer gets no more
+// acknowledgements once the replicas are gone. Garbage collection removes replicas on nodes that do
+// not answer. It returns local.ErrNoLog if there is no such log.
 func (logs *Logs) Remove(ctx context.Context, server string, id local.ID) error {
 	if err := logs.usable(ctx); err != nil {
 		return fmt.Errorf("remove log %s: %w", id, err)

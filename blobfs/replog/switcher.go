@@ -63,7 +63,7 @@ func (x *switcher) checkAppends(now time.Duration) {
 		return
 	}
 	for _, l := range late {
-		x.w.logs.deps.Logger.Warn("slow log replica dropped", "log", x.w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
+		x.w.logs.deps.Logger.Warn("stopped writing a slow log replica", "log", x.w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
 		l.dropped = true
 		x.w.timer.backOff()
 		x.w.dropSlow(l.key, now)

@@ -28,7 +28,7 @@ func cross(t *testing.T, err error) error {
 	return FromRPC(fmt.Errorf("call: %w", got))
 }
 
-// Invariant A3.
+// Invariant AP3.
 func TestErrorsCrossTheWire(t *testing.T) {
 	for _, k := range kinds.Kinds {
 		got := cross(t, fmt.Errorf("some call: %w", k.Target))

@@ -24,14 +24,14 @@
 //
 // # Invariants
 //
-//	A1. Decode returns an equal value for what Append writes. It also accepts what
+//	AP1. Decode returns an equal value for what Append writes. It also accepts what
 //	    any MessagePack library writes, which may be text in place of bytes.
-//	A2. No input makes Decode panic, recurse without bound, or allocate more than
+//	AP2. No input makes Decode panic, recurse without bound, or allocate more than
 //	    a constant factor of its size; counts are checked against table.Limits
 //	    before memory is allocated for them.
-//	A3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, those errors listed
+//	AP3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, those errors listed
 //	    in docs/rpc.md that err matched.
-//	A4. An error that is Retryable was returned before anything was executed.
+//	AP4. An error that is Retryable was returned before anything was executed.
 //
 // The package starts no goroutines.
 package api

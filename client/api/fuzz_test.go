@@ -11,7 +11,7 @@ import (
 )
 
 // fuzzRequest decodes the input as a request. An accepted request must round-trip, an error must be
-// the client's fault, and no input may cost much more memory than its own size (A1, A2).
+// the client's fault, and no input may cost much more memory than its own size (AP1, AP2).
 func fuzzRequest[R any, P interface {
 	*R
 	Append(*wire.Encoder)

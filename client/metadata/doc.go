@@ -55,9 +55,9 @@
 //
 // # Invariants
 //
-//	M1. Key keeps the order of ranges: by table, then by end, no end last.
-//	M2. Decode accepts what the functions that make mutations write; anything else
+//	MD1. Key keeps the order of ranges: by table, then by end, no end last.
+//	MD2. Decode accepts what the functions that make mutations write; anything else
 //	    is a *FormatError.
-//	M3. A row describes the tablet that its key names. The lower part of a split is
+//	MD3. A row describes the tablet that its key names. The lower part of a split is
 //	    of the same table and ends below the row's end.
 package metadata

@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// M1: keys sort in the order of ranges.
+// MD1: keys sort in the order of ranges.
 func TestKeysKeepTheOrder(t *testing.T) {
 	type tablet struct {
 		table uint64
@@ -237,7 +237,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestRowOfAnotherTablet (M3): a row that describes a tablet other than that of its key is
+// TestRowOfAnotherTablet (MD3): a row that describes a tablet other than that of its key is
 // rejected, and the error has its key.
 func TestRowOfAnotherTablet(t *testing.T) {
 	mine := described(7, 20, "m", 1)

@@ -12,10 +12,10 @@
 //
 // # Invariants
 //
-//	C1. Data goes to standard output. Questions, progress, hints and errors go to standard error.
-//	C2. Output to a terminal contains no control character from a table, except with --raw.
-//	C3. An exit code has one meaning in all commands: see cli/exitcode.go.
-//	C4. Every command has a line of help and an example, and accepts --json.
-//	C5. Each setting is one line of the table in config/settings.go. Its flag, its variable, the example
+//	CM1. Data goes to standard output. Questions, progress, hints and errors go to standard error.
+//	CM2. Output to a terminal contains no control character from a table, except with --raw.
+//	CM3. An exit code has one meaning in all commands: see cli/exitcode.go.
+//	CM4. Every command has a line of help and an example, and accepts --json.
+//	CM5. Each setting is one line of the table in config/settings.go. Its flag, its variable, the example
 //	    file, stele.yaml(5) and docs/config.md are generated from that table.
 package main

@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/config"
 )
 
-// C4: every command has help, and its examples use existing commands and flags.
+// CM4: every command has help, and its examples use existing commands and flags.
 func TestCommandsAreExplained(t *testing.T) {
 	a, _, _ := clitest.New()
 	root := a.Root(groups(a))
@@ -100,7 +100,7 @@ func TestFlagNames(t *testing.T) {
 	}
 }
 
-// C5: serve has a flag for each setting.
+// CM5: serve has a flag for each setting.
 func TestServeHasAllSettings(t *testing.T) {
 	a, _, _ := clitest.New()
 	serve, _, err := a.Root(groups(a)).Find([]string{"serve"})

@@ -101,7 +101,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestBadRowsAreCounted: B4, for missing and for wrong rows.
+// TestBadRowsAreCounted: BN4, for missing and for wrong rows.
 func TestBadRowsAreCounted(t *testing.T) {
 	ctx := context.Background()
 	cfg := Config{Rows: 1000, Clients: 2, Workloads: []Workload{SequentialWrite, SequentialRead, Scan}, ReadTimeMin: time.Nanosecond, ValueBytes: 100}

@@ -80,11 +80,11 @@
 //
 // # Invariants
 //
-//	B1. Row i of a seed always has the same key and value. No two rows have the same key or
+//	BN1. Row i of a seed always has the same key and value. No two rows have the same key or
 //	    value.
-//	B2. A permutation of R numbers yields each of them once.
-//	B3. A lap assigns each row once.
-//	B4. A value that differs from the one written is never counted as good.
-//	B5. No read returns a stamp below the field's floor at the start of the read, unless an
+//	BN2. A permutation of R numbers yields each of them once.
+//	BN3. A lap assigns each row once.
+//	BN4. A value that differs from the one written is never counted as good.
+//	BN5. No read returns a stamp below the field's floor at the start of the read, unless an
 //	    acknowledged update was lost.
 package bench

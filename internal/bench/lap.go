@@ -209,7 +209,7 @@ func (w *worker) call(ctx context.Context, n int) error {
 	return err
 }
 
-// check counts the i-th row of a call as bad if it differs from the one written (B4).
+// check counts the i-th row of a call as bad if it differs from the one written (BN4).
 func (w *worker) check(row *table.Row, i int) {
 	if row == nil || string(row.Key) != w.rows[i] || !w.lap.data.goodCells(row, w.place[i]) {
 		w.lap.bad.Add(1)

@@ -31,7 +31,7 @@ var fieldNames = func() (names [recordFields][]byte) {
 //
 // Each value of a field starts with a stamp, 0 for the initial value, followed by bytes unique to
 // the stamp, field, record and table. A value that is read therefore proves that it was written
-// there. The floor determines whether it is also recent enough (B5).
+// there. The floor determines whether it is also recent enough (BN5).
 type records struct {
 	table    *client.Table
 	seed     uint64

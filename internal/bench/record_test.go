@@ -69,7 +69,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestFloors: B5. A register updated in any order never has a lower stamp than the floor of a read
+// TestFloors: BN5. A register updated in any order never has a lower stamp than the floor of a read
 // that started before; and floors rise.
 func TestFloors(t *testing.T) {
 	const clients, rounds = 8, 4000

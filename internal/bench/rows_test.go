@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKeys: B1, and keys sort like their numbers.
+// TestKeys: BN1, and keys sort like their numbers.
 func TestKeys(t *testing.T) {
 	var last []byte
 	for _, i := range []uint64{0, 1, 9, 10, 99, 100, 12345, 999_999, 1_000_000, 9_999_999_999_999_999} {
@@ -24,7 +24,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestValues: B1 and B4.
+// TestValues: BN1 and BN4.
 func TestValues(t *testing.T) {
 	for _, size := range []int{8, 9, 15, 16, 1000, 4099} {
 		v, other := values{seed: 7, size: size}, values{seed: 8, size: size}
@@ -74,7 +74,7 @@ func TestValuesIncompressible(t *testing.T) {
 	}
 }
 
-// TestPermutation: B2.
+// TestPermutation: BN2.
 func TestPermutation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 3, 4, 5, 7, 8, 9, 100, 1000, 1023, 1024, 1025, 65_537, 200_000} {
 		orders := map[string]bool{}
@@ -131,7 +131,7 @@ func TestPermutationSpreads(t *testing.T) {
 	}
 }
 
-// TestRanges: B3.
+// TestRanges: BN3.
 func TestRanges(t *testing.T) {
 	for _, c := range []struct {
 		n       uint64

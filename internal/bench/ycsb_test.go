@@ -45,7 +45,7 @@ func TestYCSB(t *testing.T) {
 	}
 }
 
-// TestBadRecordsAreCounted: B4 and B5, for a missing record, another record's value, lost updates,
+// TestBadRecordsAreCounted: BN4 and BN5, for a missing record, another record's value, lost updates,
 // and scans that miss a record or find an unknown one.
 func TestBadRecordsAreCounted(t *testing.T) {
 	const rows = 100

@@ -11,10 +11,10 @@
 //
 // # Invariants
 //
-//	K1. FromRPC(ToRPC(err)) matches, by errors.Is, the target of the first kind that
+//	EK1. FromRPC(ToRPC(err)) matches, by errors.Is, the target of the first kind that
 //	    err matched, or the Table's meaning of its code. By errors.As it matches the
 //	    type of the kind's Form, with the fields of that.
-//	K2. The text of an error is the same on both sides.
+//	EK2. The text of an error is the same on both sides.
 //
 // A call that succeeds does not use this package. The package starts no goroutines.
 package errkind

@@ -50,7 +50,7 @@ var kinds = Table{
 
 func init() { kinds.Register() }
 
-// Invariants K1 and K2.
+// Invariants EK1 and EK2.
 func TestErrorsCross(t *testing.T) {
 	for _, want := range []error{errFirst, errSecond, context.DeadlineExceeded} {
 		sent := fmt.Errorf("some call: %w", want)

@@ -27,7 +27,7 @@
 //
 // # Invariants
 //
-//	N1. A cut takes effect before Cut returns, in that direction only.
-//	N2. After Heal all hosts can reach each other.
-//	N3. When the test binary ends, in any way, its processes end.
+//	NL1. A cut takes effect before Cut returns, in that direction only.
+//	NL2. After Heal all hosts can reach each other.
+//	NL3. When the test binary ends, in any way, its processes end.
 package netlab

@@ -95,7 +95,7 @@ func expect(t *testing.T, l *netlab.Lab, cuts string) {
 	}
 }
 
-// TestCuts: N1, N2. Each cut affects only its direction. Host 0 is Here.
+// TestCuts: NL1, NL2. Each cut affects only its direction. Host 0 is Here.
 func TestCuts(t *testing.T) {
 	l := netlab.New(t, 3)
 	h := append([]*netlab.Host{l.Here}, l.Hosts()...)
@@ -150,7 +150,7 @@ func echoes(t *testing.T, c net.Conn, timeout time.Duration) bool {
 	return err == nil
 }
 
-// TestConnections: N1, N2. Open connections stall while either direction is cut and continue
+// TestConnections: NL1, NL2. Open connections stall while either direction is cut and continue
 // afterwards; new ones cannot be opened meanwhile.
 func TestConnections(t *testing.T) {
 	l := netlab.New(t, 2)
@@ -282,7 +282,7 @@ func orphans() {
 	select {}
 }
 
-// TestKilledTestLeavesNothing: N3. When a test binary is killed, its processes end and their output
+// TestKilledTestLeavesNothing: NL3. When a test binary is killed, its processes end and their output
 // is closed.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	cmd := exec.Command(os.Args[0])

@@ -100,7 +100,7 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 	}
 }
 
-// TestWritePowerLoss: S1, with a power loss at each disk operation, and what survives chosen at
+// TestWritePowerLoss: SF1, with a power loss at each disk operation, and what survives chosen at
 // random.
 func TestWritePowerLoss(t *testing.T) {
 	const name = "/etc/stele/key"

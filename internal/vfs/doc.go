@@ -31,7 +31,7 @@
 //
 // # Replacing a file
 //
-// W1. When [WriteFile] returns nil, the file has the new content, after any crash too. If it returns
+// VW1. When [WriteFile] returns nil, the file has the new content, after any crash too. If it returns
 // an error, or a crash interrupts it, the file has the old or the new content, never a mixture or a
 // part.
 //
@@ -59,16 +59,16 @@
 // is AES-256-GCM with the slot's number, 8 bytes, as additional data, and a tag of 16 bytes. A slot
 // of zeros was never written and reads as zeros.
 //
-// C1. No nonce is used twice with a key. Each nonce is 12 random bytes, read from the kernel for
+// VC1. No nonce is used twice with a key. Each nonce is 12 random bytes, read from the kernel for
 // each write. Therefore neither a crash, nor a copy of the disk, nor a virtual machine restored
 // from a snapshot repeats one. Among 2^32 slots written with the key of one file (16 TiB), two
 // nonces are equal with a probability of 2^-33.
 //
-// C2. Writing a slot changes no bit of other slots, although slots share sectors. A power loss
+// VC2. Writing a slot changes no bit of other slots, although slots share sectors. A power loss
 // during an append therefore preserves data synced before, provided that the disk writes sectors
 // atomically. To rewrite acknowledged bytes with equal ones, use [Stable], which keeps their slots.
 //
-// C3. A slot that was changed, moved, or taken from another file is a [DamageError]. A Crypt does
+// VC3. A slot that was changed, moved, or taken from another file is a [DamageError]. A Crypt does
 // not detect an older version of the same slot, zeros in its place, an exchanged file, a changed
 // first page, or a truncated file. The checksums of the formats inside detect these if they are
 // accidents. Encryption protects the confidentiality of a stolen disk, not the integrity of a disk

@@ -29,7 +29,7 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return content[:n], nil
 }
 
-// WriteFile durably replaces a file, or creates it, with mode 0600 (W1 of the package comment). It
+// WriteFile durably replaces a file, or creates it, with mode 0600 (VW1 of the package comment). It
 // writes a temporary file in the same directory, whose name is that of the file after a dot and
 // with a random suffix, and renames it. A crash may leave the temporary file. The directory must
 // exist. Concurrent calls do not mix: the file has the content of one of them.

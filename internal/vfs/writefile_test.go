@@ -54,7 +54,7 @@ func TestWriteFileMode(t *testing.T) {
 	}
 }
 
-// TestWriteFilePowerLoss: W1, with a power loss at each disk operation, and what survives chosen at
+// TestWriteFilePowerLoss: VW1, with a power loss at each disk operation, and what survives chosen at
 // random.
 func TestWriteFilePowerLoss(t *testing.T) {
 	for _, before := range [][]byte{nil, oldContent} {
@@ -78,7 +78,7 @@ func TestWriteFilePowerLoss(t *testing.T) {
 	}
 }
 
-// TestWriteFileFaults: W1 when a disk operation fails and the process lives. The temporary file is
+// TestWriteFileFaults: VW1 when a disk operation fails and the process lives. The temporary file is
 // removed.
 func TestWriteFileFaults(t *testing.T) {
 	for _, fault := range []error{syscall.ENOSPC, ErrTorn} {

@@ -4,7 +4,7 @@
 // A page's links are columns in the rows of their targets. They are written and durable before the
 // page's own row: a contents: cell with the file's time means that the whole page is loaded. A
 // later load looks for that cell and skips the page. If a load was interrupted within a page, the
-// next one writes some cells again with the same timestamps, which adds no versions (webtable W1).
+// next one writes some cells again with the same timestamps, which adds no versions (webtable WT1).
 //
 // A page whose file has a new time is written again, in addition to its older versions. Links that
 // it no longer has remain, with the time of the version that had them. A page whose file changed
@@ -32,8 +32,8 @@
 //
 // # Invariants
 //
-//	L1. When the row of a page is acknowledged with a time, all of its links are
+//	WL1. When the row of a page is acknowledged with a time, all of its links are
 //	    acknowledged with that time.
-//	L2. A cell is in the acknowledgement file only after the table acknowledged it.
-//	L3. Loading an unchanged directory again writes nothing.
+//	WL2. A cell is in the acknowledgement file only after the table acknowledged it.
+//	WL3. Loading an unchanged directory again writes nothing.
 package webload

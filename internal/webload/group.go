@@ -63,7 +63,7 @@ func (g *group) rows(language string) []*rowChange {
 	return all
 }
 
-// write writes a group: the links and, once they are durable, the pages (L1).
+// write writes a group: the links and, once they are durable, the pages (WL1).
 func (l *Loader) write(ctx context.Context, g *group) error {
 	if err := l.apply(ctx, g.anchors()); err != nil {
 		return fmt.Errorf("write links: %w", err)

@@ -130,7 +130,7 @@ func contents(t testing.TB, tab *client.Table) (cells []string) {
 	return cells
 }
 
-// TestLoadAgain: L3, and a modified page gets another version.
+// TestLoadAgain: WL3, and a modified page gets another version.
 func TestLoadAgain(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -278,7 +278,7 @@ func verify(t *testing.T, tab *client.Table, acks []byte, cells int64) {
 	}
 }
 
-// TestInterrupted: an interrupted load satisfies L1 and L2, and the next one completes it.
+// TestInterrupted: an interrupted load satisfies WL1 and WL2, and the next one completes it.
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	writeSite(t, dir, 120)
@@ -314,7 +314,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// checkPages checks that all links of the pages in the table are there (L1).
+// checkPages checks that all links of the pages in the table are there (WL1).
 func checkPages(t *testing.T, site *webtable.Site, tab *client.Table) {
 	t.Helper()
 	pages := map[string]bool{}

@@ -67,10 +67,10 @@
 //
 // # Invariants
 //
-//	W1. The same directory and base URL give the same rows, cells and timestamps.
-//	W2. URLs that are equal by the rules above have one row. AddressOf of an Address's URL
+//	WT1. The same directory and base URL give the same rows, cells and timestamps.
+//	WT2. URLs that are equal by the rules above have one row. AddressOf of an Address's URL
 //	    is that Address.
-//	W3. Extract takes time and memory proportional to the size of the page, regardless of
+//	WT3. Extract takes time and memory proportional to the size of the page, regardless of
 //	    its content, and never fails: anything that does not parse as a link is ignored.
 //
 // The package starts no goroutine.

@@ -68,7 +68,7 @@ func describe(t *testing.T, s *webtable.Site) string {
 	return out.String()
 }
 
-// TestGolden: directories, and everything derived from them (W1).
+// TestGolden: directories, and everything derived from them (WT1).
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata/golden", func(t *testing.T, path string) {
 		dir := t.TempDir()
@@ -149,7 +149,7 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// TestLinkTextBound: the text of a link that is never closed is bounded (W3).
+// TestLinkTextBound: the text of a link that is never closed is bounded (WT3).
 func TestLinkTextBound(t *testing.T) {
 	s := open(t, t.TempDir())
 	page := []byte(`<a href=x>` + strings.Repeat("é word ", 1<<15))
@@ -201,7 +201,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// FuzzExtract: W3, and W2 for the extracted links.
+// FuzzExtract: WT3, and WT2 for the extracted links.
 func FuzzExtract(f *testing.F) {
 	golden, err := filepath.Glob("testdata/golden/*")
 	if err != nil {
@@ -234,7 +234,7 @@ func FuzzExtract(f *testing.F) {
 	})
 }
 
-// FuzzAddress: W2.
+// FuzzAddress: WT2.
 func FuzzAddress(f *testing.F) {
 	f.Add("https://www.cnn.com/a/%2e%2e/b?c=%zz#d")
 	f.Add("http://[::1]:8080/%7e//x/..?")

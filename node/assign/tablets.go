@@ -341,9 +341,9 @@ func (c *Tablets) Sort(ctx context.Context, by *master.TabletServer, server stri
 	return run, err
 }
 
-// Forget implements master.Tablets. The runs of a forgotten recovery are removed with it: garbage collection would find them hours later,
+// RemoveLogs implements master.Tablets. The runs of the recovery are removed with it: garbage collection would find them hours later,
 // which a full disk cannot wait for.
-func (c *Tablets) Forget(ctx context.Context, server string) error {
+func (c *Tablets) RemoveLogs(ctx context.Context, server string) error {
 	store := c.Store()
 	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
@@ -370,7 +370,7 @@ func (c *Tablets) Forget(ctx context.Context, server string) error {
 // dropRunsTimeout bounds dropRuns. Each run waits three seconds for nodes that do not answer.
 const dropRunsTimeout = time.Minute
 
-// dropRuns removes the runs of a forgotten recovery. What it cannot remove is left to garbage collection.
+// dropRuns removes the runs of a recovery that was removed. What it cannot remove is left to garbage collection.
 func (c *Tablets) dropRuns(r *master.Recovery) {
 	ctx, cancel := context.WithTimeout(c.Ctx, dropRunsTimeout)
 	defer cancel()

@@ -17,8 +17,8 @@
 //
 // # Invariants
 //
-//	A1. The authority's key is on a node that does not vote for no longer than the master needs to confirm that it has it, and always on
+//	AU1. The authority's key is on a node that does not vote for no longer than the master needs to confirm that it has it, and always on
 //	    some node.
-//	A2. A removed node gets no key and no certificate.
-//	A3. The key of a new authority is on the disk of the master's node before the record names that authority.
+//	AU2. A removed node gets no key and no certificate.
+//	AU3. The key of a new authority is on the disk of the master's node before the record names that authority.
 package authority

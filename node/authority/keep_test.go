@@ -69,7 +69,7 @@ func (s *stage) stored(t *testing.T) bool {
 	return c.Authority != nil
 }
 
-// TestKeyIsDroppedOnlyIfAnotherNodeHasIt (A1): a node that has stopped voting keeps the authority's key until the master confirms that it
+// TestKeyIsDroppedOnlyIfAnotherNodeHasIt (AU1): a node that has stopped voting keeps the authority's key until the master confirms that it
 // has the same key.
 func TestKeyIsDroppedOnlyIfAnotherNodeHasIt(t *testing.T) {
 	s := newStage(t)

@@ -7,6 +7,6 @@
 //
 // # Invariants
 //
-//	B1. Lists are written under the lock that makes this process the node: no other process can change them, and this one no longer
+//	BS1. Lists are written under the lock that makes this process the node: no other process can change them, and this one no longer
 //	    after losing the lock.
 package blockstore

@@ -3,6 +3,6 @@
 //
 // # Invariants
 //
-//	M1. The shares, and what the Go runtime does not count, are no more than the node's memory.
-//	M2. Memory of connections and sorts is taken from the caches before it is used.
+//	MB1. The shares, and what the Go runtime does not count, are no more than the node's memory.
+//	MB2. Memory of connections and sorts is taken from the caches before it is used.
 package budget

@@ -13,6 +13,6 @@
 //
 // # Invariants
 //
-//	C1. A node with certificates has no connection to a peer whose certificate is of another cluster.
-//	C2. A client without a certificate reaches only the methods for strangers, until it has sent an access token.
+//	CE1. A node with certificates has no connection to a peer whose certificate is of another cluster.
+//	CE2. A client without a certificate reaches only the methods for strangers, until it has sent an access token.
 package certs

@@ -8,8 +8,8 @@
 //
 // # Invariants
 //
-//	D1. A method without a guard cannot be registered.
-//	D2. A forwarded request is authorized on both nodes: on the master's with the caller's name, generation and token, of which the token
+//	DP1. A method without a guard cannot be registered.
+//	DP2. A forwarded request is authorized on both nodes: on the master's with the caller's name, generation and token, of which the token
 //	    is read again.
-//	D3. A request is forwarded again only if the node that got it did not execute it; otherwise its outcome is unknown.
+//	DP3. A request is forwarded again only if the node that got it did not execute it; otherwise its outcome is unknown.
 package dispatch

@@ -5,7 +5,7 @@
 //
 // # Invariants
 //
-//	E1. A join token is consumed at most as often as it allows, and gives no host the certificate of an existing or former node, unless it was
+//	EN1. A join token is consumed at most as often as it allows, and gives no host the certificate of an existing or former node, unless it was
 //	    created for that node.
-//	E2. A host sends its join token only to a node of the cluster that created it.
+//	EN2. A host sends its join token only to a node of the cluster that created it.
 package enrol

@@ -10,6 +10,6 @@
 //
 // # Invariants
 //
-//	G1. A key created after a removal is not given to the removed node.
-//	G2. A key is on a node's disk before the node uses it, or names it in the record.
+//	GK1. A key created after a removal is not given to the removed node.
+//	GK2. A key is on a node's disk before the node uses it, or names it in the record.
 package gossipkey

@@ -64,7 +64,7 @@ func (s *stage) Call(_ context.Context, id, _ string, _ func(*wire.Encoder), res
 
 var oldKey, newKey = bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 
-// TestKeysAreDurableFirst (G2): the node writes keys before it uses them, and keeps the old ones if the disk fails. Keys that it uses already
+// TestKeysAreDurableFirst (GK2): the node writes keys before it uses them, and keeps the old ones if the disk fails. Keys that it uses already
 // are not written again.
 func TestKeysAreDurableFirst(t *testing.T) {
 	s := newStage(t, oldKey)
@@ -80,7 +80,7 @@ func TestKeysAreDurableFirst(t *testing.T) {
 	}
 }
 
-// TestRemovedNodeGetsNoKey (G1): others get the key with the id, if the node has it.
+// TestRemovedNodeGetsNoKey (GK1): others get the key with the id, if the node has it.
 func TestRemovedNodeGetsNoKey(t *testing.T) {
 	s := newStage(t, oldKey)
 	s.removed["n3"] = true

@@ -60,7 +60,7 @@ func wantStates(t *testing.T) []identity.Identity {
 	return want
 }
 
-// TestPowerLoss: D2, with a power loss at each disk operation of a node's first changes.
+// TestPowerLoss: ID2, with a power loss at each disk operation of a node's first changes.
 func TestPowerLoss(t *testing.T) {
 	want := wantStates(t)
 	for cut := int64(1); ; cut++ {
@@ -86,14 +86,14 @@ func TestPowerLoss(t *testing.T) {
 			}
 			g, err := identity.InspectFS(after, dirs)
 			if err != nil {
-				t.Fatalf("D2: power loss at operation %d, seed %d, after %d changes: %v", cut, seed, done, err)
+				t.Fatalf("ID2: power loss at operation %d, seed %d, after %d changes: %v", cut, seed, done, err)
 			}
 			got, next := stateAfter(g), want[min(done+1, len(steps))]
 			if !cmp.Equal(got, want[done]) && !cmp.Equal(got, next) {
-				t.Fatalf("D2: power loss at operation %d, seed %d, after %d changes (-old +got):\n%s", cut, seed, done, cmp.Diff(want[done], got))
+				t.Fatalf("ID2: power loss at operation %d, seed %d, after %d changes (-old +got):\n%s", cut, seed, done, cmp.Diff(want[done], got))
 			}
 			if done > 0 && g.Node != f.Node {
-				t.Fatalf("D2: power loss at operation %d, seed %d, after %d changes: node %s became %s", cut, seed, done, f.Node, g.Node)
+				t.Fatalf("ID2: power loss at operation %d, seed %d, after %d changes: node %s became %s", cut, seed, done, f.Node, g.Node)
 			}
 			if err := g.Begin(); err != nil {
 				t.Fatalf("power loss at operation %d, seed %d: the next start: %v", cut, seed, err)
@@ -105,7 +105,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// TestFailedWrite: D2, if the process lives: after a change that failed at any disk operation, the
+// TestFailedWrite: ID2, if the process lives: after a change that failed at any disk operation, the
 // folders have the old or the new identity, and the change can be made again.
 func TestFailedWrite(t *testing.T) {
 	want := wantStates(t)
@@ -129,10 +129,10 @@ func TestFailedWrite(t *testing.T) {
 			}
 			g, err := identity.InspectFS(mem, crashDirs)
 			if err != nil {
-				t.Fatalf("D2: fault at operation %d, in change %d: %v", at, n, err)
+				t.Fatalf("ID2: fault at operation %d, in change %d: %v", at, n, err)
 			}
 			if got := stateAfter(g); !cmp.Equal(got, want[n]) && !cmp.Equal(got, want[n+1]) {
-				t.Fatalf("D2: fault at operation %d, in change %d (-old +got):\n%s", at, n, cmp.Diff(want[n], got))
+				t.Fatalf("ID2: fault at operation %d, in change %d (-old +got):\n%s", at, n, cmp.Diff(want[n], got))
 			}
 			f = g // as at the next start
 			ok(t, step(f))

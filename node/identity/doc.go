@@ -35,11 +35,11 @@
 //
 // # Invariants
 //
-//	D1. Inspect changes nothing.
-//	D2. A change is durable in all folders when the call returns. A crash during the call leaves the old
+//	ID1. Inspect changes nothing.
+//	ID2. A change is durable in all folders when the call returns. A crash during the call leaves the old
 //	    or the new identity, as a whole.
-//	D3. A node whose log another voter counts on does not start without that log.
-//	D4. A node belongs to one cluster for as long as its folders live.
+//	ID3. A node whose log another voter counts on does not start without that log.
+//	ID4. A node belongs to one cluster for as long as its folders live.
 //
 // Self gives the parts of a running node concurrent access to its folders. The package starts no goroutine.
 package identity

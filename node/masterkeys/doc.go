@@ -3,5 +3,5 @@
 //
 // # Invariants
 //
-//	K1. Errors about the text of the keys name its lines, and contain no part of a key.
+//	MK1. Errors about the text of the keys name its lines, and contain no part of a key.
 package masterkeys

@@ -44,7 +44,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestBadKeys (K1): errors name the line, and contain no part of a key. None of them is transient.
+// TestBadKeys (MK1): errors name the line, and contain no part of a key. None of them is transient.
 func TestBadKeys(t *testing.T) {
 	good := digits(0x5a)
 	for _, c := range []struct{ name, text, want string }{

@@ -18,5 +18,5 @@
 //
 // # Invariants
 //
-//	W1. Connections, headers, and the time for which a client may keep an answer waiting are bounded, whatever the client sends (I11, I13).
+//	MO1. Connections, headers, and the time for which a client may keep an answer waiting are bounded, whatever the client sends (I11, I13).
 package monitor

@@ -27,7 +27,7 @@ func newSchema(t *testing.T, id uint64, name string) *table.Schema {
 	return s
 }
 
-// TestIDsAreIssuedOnce (C1): ids are consecutive, issued once to callers at the same time, and skipped after a recovery.
+// TestIDsAreIssuedOnce (NS1): ids are consecutive, issued once to callers at the same time, and skipped after a recovery.
 func TestIDsAreIssuedOnce(t *testing.T) {
 	c, ctx := newCatalog(t)
 	if id, err := c.NextIDs(ctx, 3); err != nil || id != metadata.FirstID {
@@ -79,7 +79,7 @@ func TestIDsAreIssuedOnce(t *testing.T) {
 	}
 }
 
-// TestTables (C2): a table exists as soon as its schema has been saved, until the file is removed. Of two changes of one generation one
+// TestTables (NS2): a table exists as soon as its schema has been saved, until the file is removed. Of two changes of one generation one
 // is made.
 func TestTables(t *testing.T) {
 	m, ctx := openAccess(t)

@@ -9,7 +9,7 @@
 //
 // Invariants:
 //
-//	C1. An id of a table or tablet is issued once, also after a recovery of the lock service (SkipIDs).
-//	C2. A table exists if and only if its schema's file does.
-//	C3. A write under a Mastership takes effect only while that mastership lasts (I9).
+//	NS1. An id of a table or tablet is issued once, also after a recovery of the lock service (SkipIDs).
+//	NS2. A table exists if and only if its schema's file does.
+//	NS3. A write under a Mastership takes effect only while that mastership lasts (I9).
 package namespace

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/security/acl"
 )
 
-// TestWritesUnderMastership (C3): writes of a change succeed while its mastership lasts and fail after it, and the change records that it
+// TestWritesUnderMastership (NS3): writes of a change succeed while its mastership lasts and fail after it, and the change records that it
 // wrote something besides the epoch of rights.
 func TestWritesUnderMastership(t *testing.T) {
 	m, ctx := openAccess(t)

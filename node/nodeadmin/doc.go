@@ -4,5 +4,5 @@
 //
 // # Invariants
 //
-//	A1. A node is removed only if a majority of live voters of the lock service remains without it.
+//	NA1. A node is removed only if a majority of live voters of the lock service remains without it.
 package nodeadmin

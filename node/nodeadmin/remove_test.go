@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// TestQuorum (A1): a voter is removed only if a majority of voters is live without it and without the nodes that are marked as removed.
+// TestQuorum (NA1): a voter is removed only if a majority of voters is live without it and without the nodes that are marked as removed.
 func TestQuorum(t *testing.T) {
 	// servers is a letter for each, n1 first: V for a live voter, v for a dead one, L for a live learner.
 	for _, c := range []struct {

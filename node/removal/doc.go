@@ -14,6 +14,6 @@
 //
 // # Invariants
 //
-//	R1. A removed node is in the list in memory before its connections are closed, so that it is not admitted again.
-//	R2. A mark that the lock service has lost is set again: a removal is never undone.
+//	RV1. A removed node is in the list in memory before its connections are closed, so that it is not admitted again.
+//	RV2. A mark that the lock service has lost is set again: a removal is never undone.
 package removal

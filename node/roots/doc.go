@@ -4,5 +4,5 @@
 //
 // # Invariants
 //
-//	R1. A reference that cannot be read is an error of Each, never a blob without references.
+//	RO1. A reference that cannot be read is an error of Each, never a blob without references.
 package roots

@@ -90,7 +90,7 @@ func FilesOf(r *metadata.Row, tables map[uint64]string, each func(*TableFile) er
 var ErrNotSorted = errors.New("the server's logs are not sorted")
 
 // Runs calls each for the sorted runs of a dead server's logs, and stops at its error. The error is ErrNotSorted if pieces are not
-// sorted, or sorting has not begun.
+// sorted, or sorting has not begun. Even then each was called for all runs that exist: garbage collection relies on that.
 func (r *Reader) Runs(ctx context.Context, server string, each func(*sortedrun.Meta) error) error {
 	f, err := r.Catalog.Meta.Get(ctx, namespace.RecoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -175,17 +175,8 @@ func (r *Reader) Each(ctx context.Context, each func(blobfs.ID, Use)) error {
 	}); err != nil {
 		return err
 	}
-	servers, err := r.Catalog.List(ctx, namespace.RecoveryDir)
-	if err != nil {
+	if err := r.runsOfAll(ctx, each); err != nil {
 		return err
-	}
-	for _, server := range servers {
-		if err := r.Runs(ctx, server, func(m *sortedrun.Meta) error {
-			each(m.Handle.ID, Use{api.BlobOfLog, server})
-			return nil
-		}); err != nil && !errors.Is(err, ErrNotSorted) {
-			return err
-		}
 	}
 	names, err := r.Catalog.List(ctx, namespace.BlobsDir)
 	if err != nil {
@@ -197,6 +188,24 @@ func (r *Reader) Each(ctx context.Context, each func(blobfs.ID, Use)) error {
 			return fmt.Errorf("%s/%s: %w", namespace.BlobsDir, name, err)
 		}
 		each(id, Use{Kind: api.BlobOfUser})
+	}
+	return nil
+}
+
+// runsOfAll calls each for the sorted runs of all dead servers, also of those whose logs are not all sorted yet.
+func (r *Reader) runsOfAll(ctx context.Context, each func(blobfs.ID, Use)) error {
+	servers, err := r.Catalog.List(ctx, namespace.RecoveryDir)
+	if err != nil {
+		return err
+	}
+	for _, server := range servers {
+		err := r.Runs(ctx, server, func(m *sortedrun.Meta) error {
+			each(m.Handle.ID, Use{api.BlobOfLog, server})
+			return nil
+		})
+		if err != nil && !errors.Is(err, ErrNotSorted) {
+			return err
+		}
 	}
 	return nil
 }

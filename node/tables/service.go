@@ -130,7 +130,7 @@ func (tb *Service) create(ctx context.Context, r *api.CreateTableRequest, creato
 		err = tb.Catalog.SaveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
-		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphans.go
+		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphanfiles.go
 			tb.Users.ForgetGrants(ctx, id)
 			tb.Quotas.ForgetTable(ctx, id)
 		}

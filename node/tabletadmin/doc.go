@@ -4,7 +4,7 @@
 //
 // # Invariants
 //
-//	T1. A move or merge that is sent again, to a new master, has been checked not to have been made: its keys may belong to other
+//	AD1. A move or merge that is sent again, to a new master, has been checked not to have been made: its keys may belong to other
 //	    tablets by then.
-//	T2. Row keys are not in the audit log: a tablet that is named by a row is logged by its id.
+//	AD2. Row keys are not in the audit log: a tablet that is named by a row is logged by its id.
 package tabletadmin

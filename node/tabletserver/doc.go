@@ -19,9 +19,9 @@
 //
 // # Invariants
 //
-//	S1. A server checks before each change of METADATA, and package tablet before each operation and its answer, that it holds its lock
+//	TS1. A server checks before each change of METADATA, and package tablet before each operation and its answer, that it holds its lock
 //	    (I4).
-//	S2. Load and unload of a tablet take turns (Busy), and a tablet that is being split off is neither loaded nor unloaded.
-//	S3. A tablet is loaded only with all sorted logs of the dead servers in its row (I1).
-//	S4. A tablet begins where the one before it ends, and that one cannot be removed by a server that died while merging them (I5).
+//	TS2. Load and unload of a tablet take turns (Busy), and a tablet that is being split off is neither loaded nor unloaded.
+//	TS3. A tablet is loaded only with all sorted logs of the dead servers in its row (I1).
+//	TS4. A tablet begins where the one before it ends, and that one cannot be removed by a server that died while merging them (I5).
 package tabletserver

@@ -133,11 +133,11 @@ func (s *Service) Restart(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
-// Abandon cancels what waits for the commit logs, before Close.
-func (s *Service) Abandon() {
+// CancelWaits cancels what waits for the commit logs, before Close.
+func (s *Service) CancelWaits() {
 	if c := s.Current(); c != nil {
-		c.Users.Abandon()
-		c.Metadata.Abandon()
+		c.Users.CancelWaits()
+		c.Metadata.CancelWaits()
 	}
 }
 

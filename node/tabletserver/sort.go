@@ -32,7 +32,8 @@ func (s *Server) sort(ctx context.Context, r *command.Request) (reply.Result, er
 		return nil, err
 	}
 	coded := sortedrun.EncodeAll(runs)
-	// The master names them soon; garbage collection removes only what it has found unnamed twice.
+	// The master names them within its attempt at the recovery, 5 min at most. Garbage collection quarantines only what two rounds
+	// have found unnamed, at least gc.Config.Warn apart, which is 10 min.
 	for i := range runs {
 		s.Store().Release(runs[i].Handle.ID)
 	}

@@ -65,7 +65,7 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodUnwatch], session: 300, path: "/a", watch: 4}, "93 cd012c a22f61 04"},
 }
 
-// Invariant M1: a decoded value equals the encoded one.
+// Invariant RA1: a decoded value equals the encoded one.
 func TestGoldenRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range goldens {

@@ -27,15 +27,15 @@
 //
 // # Invariants
 //
-//	M1. A decoded value equals the encoded one, for clients of any MessagePack library,
+//	RA1. A decoded value equals the encoded one, for clients of any MessagePack library,
 //	    including those that send text where bytes are expected.
-//	M2. No input makes a decoder panic, recurse without bound, or allocate more than a
+//	RA2. No input makes a decoder panic, recurse without bound, or allocate more than a
 //	    constant factor of the input's size, or more than the bound of the field.
-//	M3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, every error of this
+//	RA3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, every error of this
 //	    package that err matched; only ErrClosed becomes ErrNotReady.
-//	M4. An error that is Retryable was returned before anything was executed. If Remote
+//	RA4. An error that is Retryable was returned before anything was executed. If Remote
 //	    cannot rule out that a change was made, the error is ErrOutcomeUnknown.
-//	M5. Durations are rounded so that no client relies on a lease for longer than granted.
+//	RA5. Durations are rounded so that no client relies on a lease for longer than granted.
 //
 // The package starts no goroutine.
 package api

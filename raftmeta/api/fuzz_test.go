@@ -10,7 +10,7 @@ import (
 
 // FuzzRequest feeds bytes to the decoder of each method. An accepted request must be equal after
 // encoding and decoding it again, a rejection must be the client's fault, and no input may allocate
-// much more than its own size (M1, M2).
+// much more than its own size (RA1, RA2).
 func FuzzRequest(f *testing.F) {
 	for i := range shapes {
 		for _, g := range goldens {

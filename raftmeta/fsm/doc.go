@@ -28,12 +28,12 @@
 // # Invariants
 //
 // Their numbers are those of raftmeta. Apply does not fail, and every voter computes the same result
-// (R3). No generation of a path is ever reused (R4). Every parent of a node is a directory (R8).
-// Limits bound the namespace (R9). At most one session holds an exclusive lock, and none from the
-// expiry of its holder to the end of its lock-delay (R11). A command has no effect in an entry of
-// another term than its own (R14). The command that ends a session deletes its ephemeral files
-// (R15). A user never holds more than the quota of the command that allocated it, and the recorded
-// usage equals the actual usage (R23). Reading a snapshot verifies it (R7).
+// (RM3). No generation of a path is ever reused (RM4). Every parent of a node is a directory (RM8).
+// Limits bound the namespace (RM9). At most one session holds an exclusive lock, and none from the
+// expiry of its holder to the end of its lock-delay (RM11). A command has no effect in an entry of
+// another term than its own (RM14). The command that ends a session deletes its ephemeral files
+// (RM15). A user never holds more than the quota of the command that allocated it, and the recorded
+// usage equals the actual usage (RM23). Reading a snapshot verifies it (RM7).
 //
 // # Commands
 //

@@ -37,8 +37,8 @@
 // # Invariants
 //
 // Their numbers are those of raftmeta. The client's view of its lease ends before a command ends the
-// session, if all clocks run within 5% of the true rate (R10). From the expiry of the holder of a
-// lock to the end of its lock-delay no session holds it (R11). When a change of a file commits, no
-// session with a valid lease has an older version in its cache (R12). A write waits for a session
-// that caches the file no longer than its lease (R13).
+// session, if all clocks run within 5% of the true rate (RM10). From the expiry of the holder of a
+// lock to the end of its lock-delay no session holds it (RM11). When a change of a file commits, no
+// session with a valid lease has an older version in its cache (RM12). A write waits for a session
+// that caches the file no longer than its lease (RM13).
 package lease

@@ -30,7 +30,7 @@ func TestCachedGeneration(t *testing.T) {
 }
 
 // TestVersionEnds: a Version outlives the eviction of its file, and nothing else that could let the
-// file change unnoticed. S7.
+// file change unnoticed. RS7.
 func TestVersionEnds(t *testing.T) {
 	valid := true
 	c := newCache(1, 1<<20, func() bool { return valid })

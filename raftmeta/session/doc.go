@@ -92,16 +92,16 @@
 //
 // # Invariants
 //
-//	S1. Held is false before the leader can grant the lock to another session, even if
+//	RS1. Held is false before the leader can grant the lock to another session, even if
 //	    messages are lost, delayed or duplicated, and if clocks are wrong by up to 5 %.
-//	S2. Get returns the file as it was at some moment during the call, cached or not.
-//	S3. A Watcher misses no event after Add without receiving FailedOver, and what it reads
+//	RS2. Get returns the file as it was at some moment during the call, cached or not.
+//	RS3. A Watcher misses no event after Add without receiving FailedOver, and what it reads
 //	    after FailedOver is watched.
-//	S4. A change is made at most once, unless its error is api.ErrOutcomeUnknown or making it
+//	RS4. A change is made at most once, unless its error is api.ErrOutcomeUnknown or making it
 //	    twice has the same effect.
-//	S5. A lock that was released, or whose Acquire failed, is free at the leader once the
+//	RS5. A lock that was released, or whose Acquire failed, is free at the leader once the
 //	    leader can be reached, at the latest when the session ends.
-//	S6. No goroutine remains after Close.
-//	S7. While the lease is valid and a Version is current, no change made after the version
+//	RS6. No goroutine remains after Close.
+//	RS7. While the lease is valid and a Version is current, no change made after the version
 //	    was read has returned.
 package session

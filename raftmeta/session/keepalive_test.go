@@ -285,7 +285,7 @@ func changedAt(path string, index uint64) api.Event {
 
 // TestEventsAreDeliveredOnce: each event is delivered once and acknowledged at once, even if it is sent
 // twice. A gap in the numbers is a FailedOver. Answers of an older term are ignored, and numbers
-// restart with a term. S3.
+// restart with a term. RS3.
 func TestEventsAreDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
@@ -327,7 +327,7 @@ func (c *stillClock) Timer(time.Duration) (<-chan time.Time, func()) { return ni
 
 // TestRenewAtTheEnd: a lease is valid before its end and not at it. A lease that had ended is
 // renewed with an empty cache, another one with the cache unchanged. A session in jeopardy becomes
-// valid only with a valid lease. S1, S2.
+// valid only with a valid lease. RS1, RS2.
 func TestRenewAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -424,7 +424,7 @@ func TestEndedSessionIsNeverValid(t *testing.T) {
 }
 
 // TestCallThatSucceedsAtTheEnd: a call that succeeded at the leader is reported as successful, even
-// if the session was closed meanwhile. S4.
+// if the session was closed meanwhile. RS4.
 func TestCallThatSucceedsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

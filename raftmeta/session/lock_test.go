@@ -128,7 +128,7 @@ func TestAcquireIsRepeated(t *testing.T) {
 }
 
 // TestAcquireOfUnknownOutcomeIsUndone: a lock that may have been granted is acquired once more and released,
-// and the path stays reserved until then. S5.
+// and the path stays reserved until then. RS5.
 func TestAcquireOfUnknownOutcomeIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undo := make(chan struct{})
@@ -217,7 +217,7 @@ func TestReleaseOnce(t *testing.T) {
 }
 
 // TestReleaseIsFinished: a failed release is retried in the background, once. Until then its path
-// is reserved. S5.
+// is reserved. RS5.
 func TestReleaseIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

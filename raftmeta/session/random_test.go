@@ -15,7 +15,7 @@ import (
 )
 
 // TestRandomSchedules runs clients with drifting clocks over links that lose, delay and duplicate
-// messages, through partitions and failovers. It checks S1, S2 and S7 continuously.
+// messages, through partitions and failovers. It checks RS1, RS2 and RS7 continuously.
 func TestRandomSchedules(t *testing.T) {
 	seed := testseed.New(t)
 	runs := 100 * soak()

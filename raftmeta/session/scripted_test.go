@@ -357,7 +357,7 @@ func TestRetrierPaces(t *testing.T) {
 
 // TestAttempts: a call that was not executed is retried. One that may have been is retried only
 // where that has the same effect, and its outcome stays unknown if the next attempt is rejected.
-// S4.
+// RS4.
 func TestAttempts(t *testing.T) {
 	set := func(gen uint64) func(context.Context, *Client) error {
 		return func(ctx context.Context, c *Client) error {

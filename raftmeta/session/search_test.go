@@ -341,7 +341,7 @@ func TestProbeWaitsForSilence(t *testing.T) {
 }
 
 // TestEphemeralOutcome: after a Set of unknown outcome, only a file that had to be new, and is
-// ephemeral of this session with the same content, proves that the Set succeeded. S4.
+// ephemeral of this session with the same content, proves that the Set succeeded. RS4.
 func TestEphemeralOutcome(t *testing.T) {
 	const own = api.SessionID(3)
 	file := func(of api.SessionID, data string) api.File {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestWatcherQueueIsExact: a Watcher queues QueueMax events. A further one replaces them by one
-// FailedOver, and two FailedOver are never adjacent. S3.
+// FailedOver, and two FailedOver are never adjacent. RS3.
 func TestWatcherQueueIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manual{t: t, l: &scripted{}}
@@ -172,7 +172,7 @@ func TestWatchRemovedMeanwhile(t *testing.T) {
 }
 
 // TestResetIsRepeated: FailedOver is delivered when all watches are set again, each with the newest
-// generation that was delivered. Watches that cannot be set are retried. S3.
+// generation that was delivered. Watches that cannot be set are retried. RS3.
 func TestResetIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)

@@ -13,9 +13,9 @@
 // # Invariants
 //
 // Their numbers are those of raftmeta. After a write or fsync failed or stalled, nothing is written
-// again and nothing is acknowledged (R6). A damaged byte in the live log or in the newest snapshot
-// is an error that names the file and the offset (R7). A snapshot gets its final name only if its
-// checksums are valid (R21). The log has no gap (R22).
+// again and nothing is acknowledged (RM6). A damaged byte in the live log or in the newest snapshot
+// is an error that names the file and the offset (RM7). A snapshot gets its final name only if its
+// checksums are valid (RM21). The log has no gap (RM22).
 //
 // # Data directory
 //

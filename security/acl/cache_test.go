@@ -105,7 +105,7 @@ type span struct {
 	allowed  bool
 }
 
-// TestRevocations: A3. Servers check rights through every method while rights are granted and
+// TestRevocations: AC3. Servers check rights through every method while rights are granted and
 // revoked.
 func TestRevocations(t *testing.T) {
 	rng := random(t)
@@ -253,7 +253,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestUnknownRightsAreDenied: A4.
+// TestUnknownRightsAreDenied: AC4.
 func TestUnknownRightsAreDenied(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	ctx := context.Background()

@@ -73,10 +73,10 @@
 //
 // # Invariants
 //
-//	A1. A view has exactly the rights of all grants together.
-//	A2. No answer to a principal depends on the content of families hidden from it.
-//	A3. No view is returned, and no ticket is valid, that lacks a change of rights which
+//	AC1. A view has exactly the rights of all grants together.
+//	AC2. No answer to a principal depends on the content of families hidden from it.
+//	AC3. No view is returned, and no ticket is valid, that lacks a change of rights which
 //	    returned earlier (I12).
-//	A4. If rights are unknown, nothing is allowed.
-//	A5. Checking a cell against a view does not allocate.
+//	AC4. If rights are unknown, nothing is allowed.
+//	AC5. Checking a cell against a view does not allocate.
 package acl

@@ -68,7 +68,7 @@ func randomSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Sche
 	return s
 }
 
-// TestModel: A1.
+// TestModel: AC1.
 func TestModel(t *testing.T) {
 	rng := random(t)
 	for range soak(700) {
@@ -240,7 +240,7 @@ func randomFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
 	}[rng.IntN(8)]
 }
 
-// TestNothingLeaks: A2. What a principal gets of a row through any filter is the same as if the
+// TestNothingLeaks: AC2. What a principal gets of a row through any filter is the same as if the
 // table had never had the unreadable families.
 func TestNothingLeaks(t *testing.T) {
 	rng := random(t)
@@ -405,7 +405,7 @@ func TestDeleteRowAmplifies(t *testing.T) {
 	}
 }
 
-// TestAllocations: A5.
+// TestAllocations: AC5.
 func TestAllocations(t *testing.T) {
 	for _, families := range []int{3, 40} {
 		var fs []string

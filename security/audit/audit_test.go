@@ -120,7 +120,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestHostileTexts: L2 and L4.
+// TestHostileTexts: AL2 and AL4.
 func TestHostileTexts(t *testing.T) {
 	tok := token.New(token.Access, pki.Fingerprint{}, noon, 0).Reveal()
 	key := "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIabcdefghijklmnop\n-----END EC PRIVATE KEY-----"
@@ -165,7 +165,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
-// TestPowerLoss: L1 and L2, with a power loss at each disk operation while the log is opened,
+// TestPowerLoss: AL1 and AL2, with a power loss at each disk operation while the log is opened,
 // written and rotated.
 func TestPowerLoss(t *testing.T) {
 	rng := random(t)
@@ -340,7 +340,7 @@ func sum(all []line) (n int64) {
 	return n
 }
 
-// TestRefusals: L3, in virtual time.
+// TestRefusals: AL3, in virtual time.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -393,7 +393,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestFlood: L3. Refusals of ever new kinds while the disk is blocked, and after that.
+// TestFlood: AL3. Refusals of ever new kinds while the disk is blocked, and after that.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})

@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// TestOneRequester: L3. A principal with many kinds of refusals gets no more records than its
+// TestOneRequester: AL3. A principal with many kinds of refusals gets no more records than its
 // share, and does not displace those of others.
 func TestOneRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func written(t *testing.T, n int) (dir string, head Head) {
 	return dir, head
 }
 
-// TestVerify: L5, for every line of a log.
+// TestVerify: AL5, for every line of a log.
 func TestVerify(t *testing.T) {
 	dir, head := written(t, 40)
 	all, err := VerifyFolder(dir, []Head{head})

@@ -69,12 +69,12 @@
 //
 // # Invariants
 //
-//	L1. An action for which Action returned nil is in the log after a power loss.
-//	L2. Every line is a complete record.
-//	L3. A flood of refusals never blocks its caller, exceeds its memory and disk bounds,
+//	AL1. An action for which Action returned nil is in the log after a power loss.
+//	AL2. Every line is a complete record.
+//	AL3. A flood of refusals never blocks its caller, exceeds its memory and disk bounds,
 //	    or removes an action from the log. No refusal is lost without being counted.
 //	    No requester gets more than 20 records per minute in refusals.log.
-//	L4. No record contains a token's secret or a private key.
-//	L5. Verify finds every line that was changed, removed, repeated or moved. A line cut
+//	AL4. No record contains a token's secret or a private key.
+//	AL5. Verify finds every line that was changed, removed, repeated or moved. A line cut
 //	    off the end is found with a head that was recorded elsewhere.
 package audit

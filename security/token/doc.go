@@ -40,14 +40,14 @@
 //
 // # Invariants
 //
-//	T1. Read access to everything that the cluster stores does not allow use of any token.
-//	T2. Only Reveal exposes a token's secret: no fmt verb, log, marshaller or error of
+//	TK1. Read access to everything that the cluster stores does not allow use of any token.
+//	TK2. Only Reveal exposes a token's secret: no fmt verb, log, marshaller or error of
 //	    this package does.
-//	T3. A token is used at most as often as allowed, also by concurrent requests, and not
+//	TK3. A token is used at most as often as allowed, also by concurrent requests, and not
 //	    after its expiry. The same node with the same key may repeat its request.
-//	T4. Neither the error nor the duration reveals whether an id is unknown or a secret
+//	TK4. Neither the error nor the duration reveals whether an id is unknown or a secret
 //	    is wrong.
-//	T5. A token that is truncated or has a wrong character is rejected before it is sent.
+//	TK5. A token that is truncated or has a wrong character is rejected before it is sent.
 //	    A token of another cluster is not sent to this one.
 //
 // The package starts no goroutine.

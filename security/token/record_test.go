@@ -34,7 +34,7 @@ func refused(t *testing.T, err, why error) {
 	}
 }
 
-// TestSpend: T3 and T4.
+// TestSpend: TK3 and TK4.
 func TestSpend(t *testing.T) {
 	tok, r := newJoin(t, 1)
 	next, err := r.Spend(tok, "n1", key(1), epoch)
@@ -103,7 +103,7 @@ func TestSpendForOneNode(t *testing.T) {
 	refused(t, err, ErrSpent)
 }
 
-// TestConcurrentSpend: T3, with a file changed by compare-and-set.
+// TestConcurrentSpend: TK3, with a file changed by compare-and-set.
 func TestConcurrentSpend(t *testing.T) {
 	const uses, hosts = 3, 20
 	tok, r := newJoin(t, uses)
@@ -205,7 +205,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestRecordsContainNoSecret: T1. No record contains any eight bytes of the secret.
+// TestRecordsContainNoSecret: TK1. No record contains any eight bytes of the secret.
 func TestRecordsContainNoSecret(t *testing.T) {
 	tok, r := newJoin(t, 1)
 	access := New(Access, pki.Fingerprint{}, epoch, 0)

@@ -105,7 +105,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
-// TestTypingErrors: T5. A wrong, missing, doubled or swapped character is detected.
+// TestTypingErrors: TK5. A wrong, missing, doubled or swapped character is detected.
 func TestTypingErrors(t *testing.T) {
 	rng := random(t)
 	for range 20 {
@@ -168,7 +168,7 @@ type holder struct {
 	table    map[string]Token
 }
 
-// TestNothingRevealsSecrets: T2.
+// TestNothingRevealsSecrets: TK2.
 func TestNothingRevealsSecrets(t *testing.T) {
 	tok := example(Access)
 	h := holder{tok, tok, &tok, []Token{tok}, map[string]Token{"k": tok}}

@@ -93,7 +93,7 @@ func TestBatchBounds(t *testing.T) {
 				if waited := time.Since(start); (waited == time.Second) != c.busy || !c.busy && waited != 0 {
 					t.Errorf("commits waited for %v", waited)
 				}
-				l.Abandon()
+				l.CancelAppend()
 				l.Close()
 			})
 		})

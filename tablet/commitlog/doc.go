@@ -60,9 +60,9 @@
 //
 // # Invariants
 //
-//	C1. Done(nil) is called only after the commit's record is durable (I1).
-//	C2. Done is called exactly once for each accepted commit, in sequence order.
-//	C3. After a failed append no commit succeeds. The commits in it get a *FailedError,
+//	CL1. Done(nil) is called only after the commit's record is durable (I1).
+//	CL2. Done is called exactly once for each accepted commit, in sequence order.
+//	CL3. After a failed append no commit succeeds. The commits in it get a *FailedError,
 //	    which means that they may or may not survive; later ones get ErrClosed, which
 //	    means that they were not written.
 package commitlog

@@ -78,7 +78,7 @@ type Log struct {
 	cfg      Config
 	appender Appender
 	began    time.Time
-	ctx      context.Context // of appends; ends with Abandon
+	ctx      context.Context // of appends; ends with CancelAppend
 	abandon  context.CancelFunc
 
 	// mu guards the fields in it. Never held across I/O.
@@ -258,9 +258,9 @@ func (l *Log) Close() {
 	l.abandon()
 }
 
-// Abandon cancels the append in progress, which may wait for lost replicas. Its commits and all
+// CancelAppend cancels the append in progress, which may wait for lost replicas. Its commits and all
 // later ones fail, though they may be in the log when it is recovered.
-func (l *Log) Abandon() { l.abandon() }
+func (l *Log) CancelAppend() { l.abandon() }
 
 func (l *Log) write() {
 	defer close(l.written)

@@ -91,7 +91,7 @@ type counter struct{ n int64 }
 
 func (c *counter) Stamp() int64 { c.n++; return c.n }
 
-// C1, C2: commits from many goroutines are durable when done, in sequence order, with timestamps in
+// CL1, CL2: commits from many goroutines are durable when done, in sequence order, with timestamps in
 // that order.
 func TestManyWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
-// C3: after a failed append nothing is acknowledged.
+// CL3: after a failed append nothing is acknowledged.
 func TestFailureIsFinal(t *testing.T) {
 	d := &disk{failAt: 3, err: errors.New("i/o error")}
 	l := New(d, 1, Config{})
@@ -316,7 +316,7 @@ func TestAbandonedAppendEnds(t *testing.T) {
 	if err := l.Commit(&Commit{Ops: 1, Body: []byte("x"), Done: func(_ *Commit, err error) { done <- err }}); err != nil {
 		t.Fatal(err)
 	}
-	l.Abandon()
+	l.CancelAppend()
 	l.Close()
 	var failed *FailedError
 	if err := <-done; !errors.As(err, &failed) {

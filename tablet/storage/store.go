@@ -7,7 +7,8 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// OnStore adapts store to Blobs for a tablet server whose logs are on this node only.
+// OnStore adapts store to Blobs for a tablet server whose logs are on this node only: for tests, and
+// for the offline verification of SSTables.
 func OnStore(store *blobfs.Store) Blobs { return onStore{store} }
 
 type onStore struct{ *blobfs.Store }

@@ -307,7 +307,7 @@ func outcome(err error) answer {
 	return got
 }
 
-// useEphemerals creates ephemeral files and checks that they exist (F5).
+// useEphemerals creates ephemeral files and checks that they exist (FL5).
 func (c *lockClient) useEphemerals(r *rand.Rand) {
 	for c.ctx.Err() == nil {
 		s := c.session(r, "ephemerals")

@@ -39,66 +39,66 @@
 //
 // Whatever the faults:
 //
-//	F1. Operations on a register are linearizable (Porcupine). This includes reads from a session's
+//	FL1. Operations on a register are linearizable (Porcupine). This includes reads from a session's
 //	    cache, operations of unknown outcome and a final read of each register. An error that does not
 //	    mean that the outcome is unknown means that nothing was changed.
-//	F2. Holds of a lock by different sessions do not overlap, unless all are shared.
-//	F3. Lock generations grow with each hold of an exclusive lock. No two sessions show the judge the
+//	FL2. Holds of a lock by different sessions do not overlap, unless all are shared.
+//	FL3. Lock generations grow with each hold of an exclusive lock. No two sessions show the judge the
 //	    same one, and a client rejected for an old one does not believe that it holds the lock.
-//	F4. A sequencer is valid while its holder believes that it has the lock, and invalid once the lock
+//	FL4. A sequencer is valid while its holder believes that it has the lock, and invalid once the lock
 //	    was released.
-//	F5. A session's ephemeral file exists while the session believes in its lease, and is gone once the
+//	FL5. A session's ephemeral file exists while the session believes in its lease, and is gone once the
 //	    session is closed.
-//	F6. After each fault the service answers again within recoverTime. Nodes that were not killed do not
+//	FL6. After each fault the service answers again within recoverTime. Nodes that were not killed do not
 //	    exit.
-//	F7. In the end there is one leader, all voters are back and hold the same files, the clients' locks
+//	FL7. In the end there is one leader, all voters are back and hold the same files, the clients' locks
 //	    and ephemeral files are gone, and all nodes stop cleanly.
 //
 // And of the block store:
 //
-//	S1. Each acknowledged row whose deletion was not requested exists, during faults and after all nodes
+//	FB1. Each acknowledged row whose deletion was not requested exists, during faults and after all nodes
 //	    have lost power.
-//	S2. No row exists that was rejected, deleted or never written. A counter is between the acknowledged
+//	FB2. No row exists that was rejected, deleted or never written. A counter is between the acknowledged
 //	    and the requested increments.
-//	S3. Reads return what was written, byte for byte.
-//	S4. One bad replica makes no read fail: no client gets an error for damage.
-//	S5. After each fault all tables are written and read within recoverTime. This requires no action but
+//	FB3. Reads return what was written, byte for byte.
+//	FB4. One bad replica makes no read fail: no client gets an error for damage.
+//	FB5. After each fault all tables are written and read within recoverTime. This requires no action but
 //	    the restart of processes that were killed or whose disks fail syncs. Full disks are reported as
 //	    such, and writes resume when there is space.
-//	S6. Each extent in use has a good replica in the end.
+//	FB6. Each extent in use has a good replica in the end.
 //
 // And of the whole system, with faults of machines, networks, disks, clocks and users, and power
 // cuts, while tablets move:
 //
-//	W1. Operations on a row are linearizable (Porcupine). This includes those of unknown outcome, and
+//	FW1. Operations on a row are linearizable (Porcupine). This includes those of unknown outcome, and
 //	    rows that scans return or omit. An error that does not mean that the outcome is unknown means
 //	    that nothing was changed.
-//	W2. An acknowledged increment counts once, one of unknown outcome at most once.
-//	W3. The changes of one mutation to a row are seen together: two families of a row hold the same
+//	FW2. An acknowledged increment counts once, one of unknown outcome at most once.
+//	FW3. The changes of one mutation to a row are seen together: two families of a row hold the same
 //	    value with the same timestamp, and the two amounts of an account have a constant sum. No transfer
 //	    by compare-and-set is made twice from the same state.
-//	W4. Server timestamps increase in each row, whatever the clocks show.
-//	W5. The list is complete in the end: each of its rows is named once. A scan returns every row of it
+//	FW4. Server timestamps increase in each row, whatever the clocks show.
+//	FW5. The list is complete in the end: each of its rows is named once. A scan returns every row of it
 //	    that was acknowledged before, once, in order.
-//	W6. After each fault all tables are read and written within recoverTime. Nodes that were not killed
+//	FW6. After each fault all tables are read and written within recoverTime. Nodes that were not killed
 //	    do not exit.
-//	W7. In the end, after another power cut of all nodes: the tablets of each table are contiguous, in
+//	FW7. In the end, after another power cut of all nodes: the tablets of each table are contiguous, in
 //	    METADATA and on the servers, and wait for no log; blob fsck, and check of each node's
 //	    directories, find no error; each extent of a blob has three good replicas.
-//	W8. While a node is drained, stopped, started and undrained, with no other fault now or within a
+//	FW8. While a node is drained, stopped, started and undrained, with no other fault now or within a
 //	    lease's time before, the drain ends within drainTime, the process exits within drainStop, and no
 //	    operation fails or waits for longer than drainPatience.
 //
 // And of tables and families that are dropped, created again and altered, while tablets are moved,
 // split and merged and nodes are killed, paused and disconnected (TestSchemas):
 //
-//	D1. An acknowledged row is found by each later read, until the drop of its table or family begins.
-//	D2. A write is acknowledged only if its table and families exist at some moment between its begin
+//	FS1. An acknowledged row is found by each later read, until the drop of its table or family begins.
+//	FS2. A write is acknowledged only if its table and families exist at some moment between its begin
 //	    and its end. None that begins after a drop has returned is, unless there is a new one with the
 //	    name.
-//	D3. No read finds a rejected write, or one into a table or family that was dropped before the read
+//	FS3. No read finds a rejected write, or one into a table or family that was dropped before the read
 //	    began.
-//	D4. After each fault tables are read and written within recoverTime. Nodes that were not killed do
+//	FS4. After each fault tables are read and written within recoverTime. Nodes that were not killed do
 //	    not exit.
 //
 // All clusters have certificates: all nodes, clients and users present one, and all traffic is

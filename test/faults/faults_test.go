@@ -52,7 +52,7 @@ type clientProcess struct {
 	histories []string
 }
 
-// TestFaults runs five nodes through random faults (F1 to F7).
+// TestFaults runs five nodes through random faults (FL1 to FL7).
 func TestFaults(t *testing.T) {
 	seed := testseed.New(t)
 	faults, longest := faultsLong, lengthMax
@@ -144,7 +144,7 @@ func (r *faultRun) startClient(p *clientProcess) {
 	p.histories = append(p.histories, cfg.History)
 }
 
-// recovers waits for an answer after a fault (F6).
+// recovers waits for an answer after a fault (FL6).
 func (r *faultRun) recovers() {
 	r.t.Helper()
 	start := time.Now()
@@ -172,7 +172,7 @@ func (r *faultRun) recovers() {
 	}
 }
 
-// converges ends the clients and checks the remaining state (F7).
+// converges ends the clients and checks the remaining state (FL7).
 func (r *faultRun) converges() {
 	r.t.Helper()
 	for _, p := range r.clients {
@@ -202,7 +202,7 @@ func (r *faultRun) converges() {
 }
 
 // lastReads reads the histories, and then each register that was ever used, so that an acknowledged
-// write that was lost violates F1.
+// write that was lost violates FL1.
 func (r *faultRun) lastReads() {
 	r.t.Helper()
 	var paths []string
@@ -268,7 +268,7 @@ func (r *faultRun) judgeAll() {
 	}
 }
 
-// judgeRegister fails the test unless the operations on a register are linearizable (F1). Registers are checked apart: many writes of unknown
+// judgeRegister fails the test unless the operations on a register are linearizable (FL1). Registers are checked apart: many writes of unknown
 // outcome on one must not make the checker try them together with those on another.
 func (r *faultRun) judgeRegister(part []porcupine.Operation) {
 	r.t.Helper()

@@ -187,7 +187,7 @@ func (j *judge) weigh(h hold) (v verdict) {
 	return v
 }
 
-// findings returns violations of F3, and the numbers of accepted and rejected sequencers.
+// findings returns violations of FL3, and the numbers of accepted and rejected sequencers.
 func (j *judge) findings() (bad []string, accepts, refusals int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

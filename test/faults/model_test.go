@@ -82,7 +82,7 @@ func (r register) perhaps(c call) register {
 	return register{Value: c.Value, Gen: r.Gen, Vague: true}
 }
 
-// registers is the model of files (F1).
+// registers is the model of files (FL1).
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byPath := map[string][]porcupine.Operation{}
@@ -121,7 +121,7 @@ func withoutUnseen(history []porcupine.Operation) (less []porcupine.Operation) {
 	return less
 }
 
-// overlaps returns the violations of F2 and F3 among the holds.
+// overlaps returns the violations of FL2 and FL3 among the holds.
 func overlaps(holds []*span) (broken []string) {
 	byLock := map[string][]*span{}
 	for _, s := range holds {

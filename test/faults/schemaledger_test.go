@@ -29,7 +29,7 @@ type schemaWrite struct {
 	fate     fate
 }
 
-// schemaLedger records a run's tables and rows, and judges reads and writes (D1 to D4).
+// schemaLedger records a run's tables and rows, and judges reads and writes (FS1 to FS4).
 type schemaLedger struct {
 	ledger
 
@@ -51,7 +51,7 @@ func (l *schemaLedger) begin(row, table string, id uint64, families []string) {
 	l.writes[row] = &schemaWrite{table: table, families: families, id: id, from: now(), to: math.MaxInt64, fate: rowUnderWay}
 }
 
-// end records the outcome of a write, and judges it by D2.
+// end records the outcome of a write, and judges it by FS2.
 func (l *schemaLedger) end(row string, f fate) {
 	l.count("writes " + string(f))
 	l.mu.Lock()
@@ -219,7 +219,7 @@ func (l *schemaLedger) read(row string, from int64, found map[string]string, gon
 // stands reports whether no drop of a life had begun at a time.
 func (l *schemaLedger) stands(x *life, at int64) bool { return x.doomed == 0 || x.doomed > at }
 
-// judge judges the result for a row's family of a read between two times (D1, D3). mu is held.
+// judge judges the result for a row's family of a read between two times (FS1, FS3). mu is held.
 func (l *schemaLedger) judge(row string, w *schemaWrite, family, value string, there bool, from, to int64) {
 	possible, judged := l.possible(w, family)
 	if !judged {

@@ -62,7 +62,7 @@ type schemaRun struct {
 }
 
 // TestSchemas drops, creates and alters tables while they are written, read, moved, split and
-// merged, and nodes are killed, paused and disconnected (D1 to D4).
+// merged, and nodes are killed, paused and disconnected (FS1 to FS4).
 func TestSchemas(t *testing.T) {
 	seed := testseed.New(t)
 	until := soakShare(4)
@@ -240,7 +240,7 @@ func (r *schemaRun) awaitCalm() {
 	}
 }
 
-// recovers waits until a table is served after a fault (D4).
+// recovers waits until a table is served after a fault (FS4).
 func (r *schemaRun) recovers() {
 	r.t.Helper()
 	err := await(recoverTime, func() error {

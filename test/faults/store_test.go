@@ -52,7 +52,7 @@ type storeRun struct {
 	end     func()     // of clients
 }
 
-// TestBlockStore runs five nodes through random faults of machines and disks (S1 to S6).
+// TestBlockStore runs five nodes through random faults of machines and disks (FB1 to FB6).
 func TestBlockStore(t *testing.T) {
 	seed := testseed.New(t)
 	until := soakShare(4)
@@ -225,7 +225,7 @@ func (r *storeRun) probe(atMost time.Duration) error {
 	return nil
 }
 
-// recovers waits until all tables can be written and read after a fault (S5).
+// recovers waits until all tables can be written and read after a fault (FB5).
 func (r *storeRun) recovers() {
 	r.t.Helper()
 	start := time.Now()
@@ -254,7 +254,7 @@ func (r *storeRun) diagnose() {
 	}
 }
 
-// finish checks all rows twice: as they are, and after a power cut of all nodes (S1 to S4).
+// finish checks all rows twice: as they are, and after a power cut of all nodes (FB1 to FB4).
 func (r *storeRun) finish() {
 	r.t.Helper()
 	r.end()
@@ -334,7 +334,7 @@ func (r *storeRun) tables() (all []string) {
 // replicas when they return, and corruption is searched for.
 const restoreTime = 2 * time.Minute
 
-// checkReplicas waits until all extents in use have their replicas again (S6). Corruption is found
+// checkReplicas waits until all extents in use have their replicas again (FB6). Corruption is found
 // by reads, or by the scrub within days; here by a requested check.
 func (r *storeRun) checkReplicas() {
 	r.t.Helper()

@@ -73,7 +73,7 @@ type userProcess struct {
 }
 
 // TestCluster runs five nodes through random faults of machines, networks, disks and clocks, while
-// tablets are split, merged and moved (W1 to W7).
+// tablets are split, merged and moved (FW1 to FW7).
 func TestCluster(t *testing.T) {
 	seed := testseed.New(t)
 	until := soakShare(1)
@@ -247,7 +247,7 @@ func (r *wholeRun) probe(ctx context.Context) error {
 	return nil
 }
 
-// recovers waits until all tables are served after a fault (W6).
+// recovers waits until all tables are served after a fault (FW6).
 func (r *wholeRun) recovers() {
 	r.t.Helper()
 	start := time.Now()
@@ -278,7 +278,7 @@ func (r *wholeRun) diagnose() {
 	}
 }
 
-// finish ends the users and checks everything (W1 to W5, W7).
+// finish ends the users and checks everything (FW1 to FW5, FW7).
 func (r *wholeRun) finish() {
 	r.t.Helper()
 	r.end()
@@ -337,7 +337,7 @@ func (r *wholeRun) verdict() (bad []string) {
 	return append(bad, r.linear()...)
 }
 
-// linear returns rows that no order explains (W1).
+// linear returns rows that no order explains (FW1).
 func (r *wholeRun) linear() (bad []string) {
 	ops := r.h.rowOps()
 	patience := time.Minute + time.Duration(len(ops))*100*time.Microsecond

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// checkWhole checks METADATA and the block store (W5, W7).
+// checkWhole checks METADATA and the block store (FW5, FW7).
 func (r *wholeRun) checkWhole() {
 	r.t.Helper()
 	start := time.Now()

@@ -26,5 +26,5 @@
 //
 // # Invariants
 //
-// C1 to C3 of the program: see the comment of cmd/stele.
+// CM1 to CM3 of the program: see the comment of cmd/stele.
 package cli

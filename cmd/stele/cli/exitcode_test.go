@@ -20,7 +20,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// C3: each kind of error has one exit code, however it is wrapped, and also if it comes from a node.
+// CM3: each kind of error has one exit code, however it is wrapped, and also if it comes from a node.
 func TestExitCodes(t *testing.T) {
 	refused := &client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}}
 	for _, c := range []struct {

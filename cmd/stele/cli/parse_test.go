@@ -77,7 +77,7 @@ func TestMomentsRoundTrip(t *testing.T) {
 	})
 }
 
-// C2: nothing that is shown can steer a terminal, and --escaped reads it back.
+// CM2: nothing that is shown can steer a terminal, and --escaped reads it back.
 func TestEscapesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")

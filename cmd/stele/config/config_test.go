@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/config.md")
 
-// C5: flags, variables, the example file, stele.yaml(5) and docs/config.md have the same settings.
+// CM5: flags, variables, the example file, stele.yaml(5) and docs/config.md have the same settings.
 func TestSettingsAreOneTable(t *testing.T) {
 	serve := &cobra.Command{}
 	Register(serve)

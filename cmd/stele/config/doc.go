@@ -5,6 +5,6 @@
 //     the defaults, in this order of precedence.
 //   - Problems are all errors of a configuration, reported together.
 //
-// Invariant C5 of the program: each setting is one line of the table in settings.go. Its flag, its variable, the
+// Invariant CM5 of the program: each setting is one line of the table in settings.go. Its flag, its variable, the
 // example file, stele.yaml(5) and docs/config.md are generated from that table.
 package config

@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/config"
 )
 
-// C5: stele.yaml(5) has all settings.
+// CM5: stele.yaml(5) has all settings.
 func TestManPageHasAllSettings(t *testing.T) {
 	page := configManPage()
 	for i := range config.Settings {

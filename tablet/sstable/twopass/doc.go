@@ -34,13 +34,13 @@
 //
 // # Invariants
 //
-//	W1. A block is decoded with its dictionary and nothing else.
-//	W2. A dictionary only grows: a block encoded before it grew is decoded
+//	TP1. A block is decoded with its dictionary and nothing else.
+//	TP2. A dictionary only grows: a block encoded before it grew is decoded
 //	    the same afterwards.
-//	W3. Every length in a block or a dictionary is checked before use.
+//	TP3. Every length in a block or a dictionary is checked before use.
 //	    Decoding uses only pooled buffers of fixed size, and its steps are
 //	    bounded by the bytes of input and output.
-//	W4. An encoded block is at most two bytes, and one for each further
+//	TP4. An encoded block is at most two bytes, and one for each further
 //	    segment, longer than its content.
 //
 // # Format, version 1

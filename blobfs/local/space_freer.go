@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// remover frees the space of unlinked files of one folder in steps, pausing between steps so that
+// spaceFreer frees the space of unlinked files of one folder in steps, pausing between steps so that
 // other fsyncs proceed. One goroutine runs while the queue is not empty. Each folder has its own,
 // so a stalled disk does not keep the others full.
-type remover struct {
+type spaceFreer struct {
 	stop chan struct{}
 	done sync.WaitGroup // the goroutine
 
@@ -36,17 +36,17 @@ const (
 	removePauseMax = time.Millisecond
 )
 
-func newRemover() *remover { return &remover{stop: make(chan struct{})} }
+func newSpaceFreer() *spaceFreer { return &spaceFreer{stop: make(chan struct{})} }
 
 // add frees the space of a file in the background, or at once if space is short or the queue is
 // full.
-func (r *remover) add(x removed) {
+func (r *spaceFreer) add(x removed) {
 	if !x.folder.hasAmpleSpace() || !r.queued(x) {
 		x.free(func(time.Duration) {})
 	}
 }
 
-func (r *remover) queued(x removed) bool {
+func (r *spaceFreer) queued(x removed) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.closed || len(r.mu.queue) == removedMax {
@@ -61,7 +61,7 @@ func (r *remover) queued(x removed) bool {
 }
 
 // next returns the next file. It returns false if there is none, and the goroutine ends.
-func (r *remover) next() (x removed, ok bool) {
+func (r *spaceFreer) next() (x removed, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.running = len(r.mu.queue) > 0; !r.mu.running {
@@ -72,7 +72,7 @@ func (r *remover) next() (x removed, ok bool) {
 	return x, true
 }
 
-func (r *remover) run() {
+func (r *spaceFreer) run() {
 	for x, ok := r.next(); ok; x, ok = r.next() {
 		x.free(func(took time.Duration) {
 			if !x.folder.hasAmpleSpace() {
@@ -87,7 +87,7 @@ func (r *remover) run() {
 }
 
 // close frees the space of all queued files without pauses.
-func (r *remover) close() {
+func (r *spaceFreer) close() {
 	r.mu.Lock()
 	was := r.mu.closed
 	r.mu.closed = true

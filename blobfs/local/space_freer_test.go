@@ -9,7 +9,7 @@ import (
 
 // Space is freed with pauses while there is plenty; without pauses if space is short, if too many
 // files wait, and after Close.
-func TestRemover(t *testing.T) {
+func TestSpaceFreer(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
 	if err := mem.MkdirAll("/a"); err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestRemover(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, scarce := &folder{path: "/a", fs: mem}, &folder{path: "/a", fs: mem, ampleBytes: free + 1}
-	r := newRemover()
+	r := newSpaceFreer()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan struct{}, removedMax+10)
 	slow := removed{f, func(pause func(time.Duration)) {
@@ -59,16 +59,16 @@ func TestRemover(t *testing.T) {
 }
 
 // A disk that stalls while space is freed does not delay the removal of files of another disk.
-func TestRemoverOfEachFolder(t *testing.T) {
+func TestSpaceFreerOfEachFolder(t *testing.T) {
 	s, err := Open(Config{Folders: []string{"/a", "/b"}, FS: vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30}), ReserveBytes: -1, ExtentBytes: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun, goOn, freed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	stalled, well := s.folders[0], s.folders[1]
-	stalled.remover.add(removed{stalled, func(func(time.Duration)) { close(begun); <-goOn }})
+	stalled.spaceFreer.add(removed{stalled, func(func(time.Duration)) { close(begun); <-goOn }})
 	<-begun
-	well.remover.add(removed{well, func(func(time.Duration)) { close(freed) }})
+	well.spaceFreer.add(removed{well, func(func(time.Duration)) { close(freed) }})
 	select {
 	case <-freed:
 	case <-time.After(10 * time.Second):
