@@ -80,7 +80,7 @@ func (l *serverLog) close() error { return l.blob.Close() }
 func (l *serverLog) pending() int64 { return l.commits.Pending(l.firstNeeded()) }
 
 // firstNeeded returns the first sequence number that the log is needed for: every commit with a lower
-// one is in files.
+// one is in files. A Meta.Redo is the last number that is in files, so it is one below.
 func (l *serverLog) firstNeeded() uint64 {
 	// Loaded first: a commit that is applied meanwhile is then above it.
 	applied := l.appliedNext.Load()
@@ -90,8 +90,8 @@ func (l *serverLog) firstNeeded() uint64 {
 	return applied
 }
 
-// release releases the log space that no tablet needs.
-func (l *serverLog) release() {
+// trim releases the log space that no tablet needs.
+func (l *serverLog) trim() {
 	needed := l.firstNeeded()
 	l.blob.Release(l.commits.Covered(needed))
 	l.old.Lock()

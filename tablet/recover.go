@@ -55,7 +55,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 		// The applier has no work yet, so this goroutine may do its work.
 		t.writer.freeze()
 	}
-	s.commitLog.release()
+	s.commitLog.trim()
 	return nil
 }
 

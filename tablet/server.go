@@ -222,7 +222,7 @@ func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
 	t.meta.cfg, t.meta.changes, t.meta.views, t.meta.lost = &s.cfg, &s.metadata, &t.views, func(err error) { s.lost(t, err) }
 	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)
 	t.writer.cfg, t.writer.memory, t.writer.views = &s.cfg, s.writeMemory, &t.views
-	t.writer.appliedNext, t.writer.frozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
+	t.writer.appliedNext, t.writer.onFrozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
 	t.minor.tablet, t.merge.tablet = t, t
 	t.meta.current = m
 	t.meta.lastMajor.Store(m.LastMajor.UnixMicro())
@@ -354,6 +354,6 @@ func (s *Server) discardTable(dropped *served) error {
 			return closedError(err)
 		}
 	}
-	s.commitLog.release()
+	s.commitLog.trim()
 	return nil
 }

@@ -93,7 +93,7 @@ func (a *Access) note(t acl.Ticket) {
 }
 
 // look returns the view of the table for a schema. Errors: api.ErrNoTable if the principal sees nothing of it,
-// tablet.ErrWouldWait, those of rights.ask.
+// tablet.ErrWouldWait, those of Rights.ask.
 func (a *Access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
 		return nil, a.z.Rights.Recode(acl.ErrUncertain)
@@ -136,7 +136,7 @@ func (a *Access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, 
 }
 
 // MayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
-// again. Errors: api.ErrNoTable, *api.PermissionError, those of rights.ask.
+// again. Errors: api.ErrNoTable, *api.PermissionError, those of Rights.ask.
 func (a *Access) MayRead(ctx context.Context) error {
 	if a.table == metadata.Name { // every principal sees some of it
 		_, err := a.z.Rights.Known(ctx, a.caller)
@@ -292,7 +292,7 @@ func (a *Access) Settle(ctx context.Context) error {
 	return nil
 }
 
-// CheckTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of rights.ask.
+// CheckTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of Rights.ask.
 func (a *Access) CheckTable(ctx context.Context) error {
 	s, _, err := namespace.ReadSchema(ctx, a.z.Meta.Current(), a.table)
 	if err != nil {

@@ -100,7 +100,7 @@ func (z *Authorizer) AdmitCall(c *rpc.Call, method string, g *Guard) error {
 	return nil
 }
 
-// may reports whether a principal may call a method with that guard. Errors: those of rights.ask, api.ErrNoTable.
+// may reports whether a principal may call a method with that guard. Errors: those of Rights.ask, api.ErrNoTable.
 func (z *Authorizer) may(caller *Subject, g *Guard, name string) (acl.Ticket, error) {
 	if z.CheckLeader() != nil { // a caller that waited would only learn that its deadline passed
 		return acl.Ticket{}, z.CheckLeader()
@@ -118,7 +118,7 @@ func (z *Authorizer) may(caller *Subject, g *Guard, name string) (acl.Ticket, er
 	return t, err
 }
 
-// SeeTable returns a table other than METADATA as a principal sees it. Errors: those of rights.ask, api.ErrNoTable.
+// SeeTable returns a table other than METADATA as a principal sees it. Errors: those of Rights.ask, api.ErrNoTable.
 func (z *Authorizer) SeeTable(ctx context.Context, caller *Subject, name string) (*acl.View, acl.Ticket, error) {
 	s, err := z.SchemaFor(ctx, name)
 	if err != nil {

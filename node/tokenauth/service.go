@@ -84,7 +84,7 @@ func (s *Service) Authenticate(ctx context.Context, caller *authz.Subject, text 
 	return s.verify(ctx, caller, text)
 }
 
-// verify verifies an access token and makes the connection its principal's. Errors: *api.IdentityError, those of rights.ask.
+// verify verifies an access token and makes the connection its principal's. Errors: *api.IdentityError, those of Rights.ask.
 func (s *Service) verify(ctx context.Context, caller *authz.Subject, text string) error {
 	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "the access token does not exist, or was revoked"}
 	t, err := token.Parse(text)
