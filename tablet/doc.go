@@ -58,8 +58,7 @@
 //   - metadataRow: the tablet's row of METADATA.
 //   - minorCompactor and mergeCompactor: its compactions.
 //
-// Operations that change several parts are types of their own: logRecovery, recovery, tabletSplit,
-// tabletMerge.
+// Operations that change several parts are types of their own: recovery, tabletSplit, tabletMerge.
 //
 // # Semantics
 //
@@ -73,7 +72,8 @@
 //
 // # Load and unload
 //
-// Load opens a tablet's files and recovers its part of the sorted runs of dead servers' logs. Runs
+// A server starts without tablets, and after a restart it does not read its earlier logs itself. They
+// are sorted like those of a dead server. Load opens a tablet's files and recovers its part of the sorted runs of dead servers' logs. Runs
 // are sorted by table and row, not by tablet, because the tablet may have been split or merged
 // since. Unload stops serving a tablet after two minor compactions. Writers that meet the write
 // fence wait until it is lifted and then look up the row's tablet again. Reads are not fenced.
@@ -148,7 +148,7 @@
 //	Config.OnFailure           called once when the commit log has failed; not joined
 //
 // While a tablet is not served yet, the goroutine that recovers it adds to its memtables and freezes
-// them: a caller of Load (recovery).
+// them: the caller of Load.
 //
 // Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail
 // with an error.
@@ -158,7 +158,6 @@
 // Order, of a tablet: minorCompactor.mu, mergeCompactor.mu, metadataRow.mu, then viewSet.mu,
 // writeFence.mu or mergeCompactor.state, one at a time. Only the first three may be held across I/O.
 // Of a server, TabletMap.mu comes after those three; with it, no other lock of this list is taken.
-// serverLog.old is taken alone.
 // metadataRow.mu may be held while Between waits for the applier: save does so if the tablet was
 // assigned to another server. The applier therefore takes none of the first three.
 // Latches come before all of them. A latch holder waits only for the log and, at most for

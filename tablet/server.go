@@ -82,19 +82,13 @@ func (l *lifetime) sleep(d time.Duration) {
 	}
 }
 
-// Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
-// them. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
-func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
-	return newServer(cfg, false, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
-}
-
 // Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
 // Server.Load. A table of which it serves nothing may still exist.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return newServer(cfg, true, func(s *Server) error { return s.commitLog.begin(ctx, 1, s.deletions.AddLog) })
 }
 
-// newServer returns a server that prepare has given its commit log and first tablets. partial means
+// newServer returns a server that prepare has given its commit log, and tablets if any. partial means
 // that other servers may have tablets of any table.
 func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server, error) {
 	cfg = cfg.withDefaults()
@@ -177,19 +171,6 @@ func (s *Server) Abandon() {
 // BeginLog creates the commit log on disk, if that has not been done and there is space. Load does
 // so too. Errors: ErrClosed, those of Blobs.
 func (s *Server) BeginLog(ctx context.Context) error { return s.commitLog.open(ctx) }
-
-// AddTablet starts serving a tablet that has no entries in any log.
-func (s *Server) AddTablet(ctx context.Context, l Load) error {
-	t, err := s.newTablet(ctx, l)
-	if err != nil {
-		return err
-	}
-	if err := s.register(l.Schema.Name, t); err != nil {
-		t.unload(false)
-		return err
-	}
-	return nil
-}
 
 // newTablet returns a tablet with its files open.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {

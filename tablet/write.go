@@ -221,8 +221,8 @@ func (w *write) Stamp() int64 {
 	return next
 }
 
-// memWriter adds commits to a tablet's active memtable. Once the tablet is served, only the
-// applier uses the fields, except stamped. Before that, the goroutine that recovers the tablet does.
+// memWriter adds commits to a tablet's active memtable. Only the applier uses the fields,
+// except stamped. Recovery fills memtables of its own: see recovery.fill.
 type memWriter struct {
 	cfg         *Config
 	memory      *budget.Writes
@@ -285,7 +285,7 @@ func (w *memWriter) stampFloor() int64 {
 }
 
 // freeze replaces the active memtable with an empty one and queues it to be written out. It runs on
-// the applier once the tablet is served.
+// the applier.
 func (w *memWriter) freeze() {
 	if w.mem.Len() == 0 {
 		return
