@@ -84,7 +84,7 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	}
 	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} {
 		m := &tablet.Meta{ID: uint64(900 + i), Table: 99, Start: []byte(rg[0]), End: []byte(rg[1]), LastMajor: time.Now()}
-		if err := n.tabletServer.Users().AddTablet(context.Background(), tablet.Load{Meta: m, Schema: s}); err != nil {
+		if err := n.tabletServer.Users().Load(context.Background(), tablet.Load{Meta: m, Schema: s}); err != nil {
 			t.Fatal(err)
 		}
 	}

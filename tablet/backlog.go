@@ -58,7 +58,7 @@ func (b *backlogs) worst() backlog {
 // behind reports whether compactions are far behind with any tablet.
 func (b *backlogs) behind() bool { return b.worst() == farBehind }
 
-// newPacer returns the pacer of a merging or major compaction. It pauses while the server is serving
+// pacer returns the pacer of a merging or major compaction. It pauses while the server is serving
 // reads, so that reads find a free processor. It does not pause while nothing is read, compactions
 // are far behind, or the tablet's major compaction is late.
 func (c *mergeCompactor) pacer(ctx context.Context) *sched.Pacer {
@@ -67,7 +67,7 @@ func (c *mergeCompactor) pacer(ctx context.Context) *sched.Pacer {
 	return sched.NewPacer(ctx, func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, c.pauseRatio)
 }
 
-// newMinorPacer returns the pacer of a minor compaction. It pauses while the server accepts writes,
+// pacer returns the pacer of a minor compaction. It pauses while the server accepts writes,
 // so that commits find a free disk.
 func (c *minorCompactor) pacer(ctx context.Context) *sched.Pacer {
 	t := c.tablet
@@ -75,6 +75,9 @@ func (c *minorCompactor) pacer(ctx context.Context) *sched.Pacer {
 	return sched.NewPacer(ctx, func() int64 { return int64(s.commitLog.appliedNext.Load()) }, c.pauseRatio)
 }
 
+// pauseRatio returns the pause after each slice of the compaction, as a multiple of the slice: 0 if
+// the tablet's major compaction is late or compactions are far behind, less than otherwise if they
+// are somewhat behind.
 func (c *mergeCompactor) pauseRatio() time.Duration {
 	t := c.tablet
 	switch b := t.server.backlogs.worst(); {
@@ -86,7 +89,7 @@ func (c *mergeCompactor) pauseRatio() time.Duration {
 	return pauseRatio
 }
 
-// minorPauseRatio returns 0 if a caller waits for the minor compaction, memory for writes gets
+// pauseRatio returns 0 if a caller waits for the minor compaction, memory for writes gets
 // short, or the log lacks redundancy.
 func (c *minorCompactor) pauseRatio() time.Duration {
 	t := c.tablet

@@ -22,11 +22,21 @@
 //     mutation uses one sequence number for each of its operations.
 //   - A commit is visible when the tablet's applied number has passed its last entry. A read loads
 //     that number once, so it sees whole mutations only.
-//   - The redo point of a tablet is the sequence number up to which its entries are in files.
-//     Recovery replays the log above it.
+//   - The redo point of a tablet is the last sequence number up to which all its entries are in
+//     files (Meta.Redo). Recovery replays the log above it.
+//   - The commit log is needed from serverLog.firstNeeded: every entry with a lower sequence
+//     number is in files.
 //   - A run is a piece of a dead server's log, sorted by table and internal key: see sortedrun.
 //     Load reads a tablet's part of it.
-//   - A write fence stops writes to a tablet while it is unloaded, split or merged.
+//   - A write fence stops writes to a tablet while it is unloaded, split or merged. The claim is the
+//     exclusive right to do one of the three. It is held longer: writes go on before the fence is up.
+//   - A weak log is one of which a part lacks its usual redundancy (storage.LogWriter.Weak).
+//   - A lingering memtable is written out, but a read still holds its memory.
+//   - A tablet's stamped time is the last server timestamp that it has assigned.
+//   - A slot is the right to work for the compactions of a loop, one at a time: see sched.Slot.
+//   - A backlog is how far compactions are behind, by the number of files of a group.
+//   - A high-priority tablet belongs to METADATA: its writes do not wait for memory. A
+//     high-priority file may use the reserve of a full disk.
 //
 // # Parts
 //
@@ -34,7 +44,7 @@
 //
 //   - TabletMap: the served tablets, by table and row.
 //   - admission: checks mutations and charges their memory, which package budget bounds.
-//   - serverLog: the commit log, its redo point, and the release of what no tablet needs of it.
+//   - serverLog: the commit log, and the release of the part below firstNeeded.
 //   - minorLoop and mergeLoop: the queues of compactions, and the choice of memtables to write out.
 //   - sstables and pins: opening, creating and deleting files, and in-memory groups.
 //   - schemaRenewer: keeps schemas current. splitter: finds tablets that should be split.
@@ -48,8 +58,7 @@
 //   - metadataRow: the tablet's row of METADATA.
 //   - minorCompactor and mergeCompactor: its compactions.
 //
-// Operations that change several parts are types of their own: logRecovery, recovery, tabletSplit,
-// tabletMerge.
+// Operations that change several parts are types of their own: recovery, tabletSplit, tabletMerge.
 //
 // # Semantics
 //
@@ -63,7 +72,8 @@
 //
 // # Load and unload
 //
-// Load opens a tablet's files and recovers its part of the sorted runs of dead servers' logs. Runs
+// A server starts without tablets, and after a restart it does not read its earlier logs itself. They
+// are sorted like those of a dead server. Load opens a tablet's files and recovers its part of the sorted runs of dead servers' logs. Runs
 // are sorted by table and row, not by tablet, because the tablet may have been split or merged
 // since. Unload stops serving a tablet after two minor compactions. Writers that meet the write
 // fence wait until it is lifted and then look up the row's tablet again. Reads are not fenced.
@@ -124,23 +134,32 @@
 //
 // # Goroutines
 //
-//	commitlog writer, applier  see commitlog; only the applier adds to memtables and freezes them
-//	minorLoop.run              started by Open, stopped by Close; runs minor compactions
-//	mergeLoop.run              the same; runs merging and major compactions
+//	commitlog writer, applier  see commitlog; once a tablet is served, only the applier adds to its
+//	                           memtables and freezes them
+//	minorLoop.run              started by Start, stopped by Close; chooses the tablet to write out,
+//	                           and when to freeze a memtable
+//	mergeLoop.run              the same; chooses the tablet to merge files of
 //	compactions of a loop      one goroutine each, one at work per loop; more exist only while
 //	                           they wait for METADATA, the log or a lock: see sched.Slot
 //	Server.timerLoop           the same; checks periodically for work that is due
 //	pins.loop                  the same; loads files of in-memory groups into memory
 //	deletion.Queue.Loop        the same; deletes the blobs of replaced files, and abandoned logs
+//	retry timers of the loops  not joined; queue a tablet again after a failed or delayed compaction
 //	Config.OnFailure           called once when the commit log has failed; not joined
+//
+// While a tablet is not served yet, the goroutine that recovers it adds to its memtables and freezes
+// them: the caller of Load.
 //
 // Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail
 // with an error.
 //
 // # Locks
 //
-// Order, of a tablet: minorCompactor.mu or mergeCompactor.mu, then metadataRow.mu, then viewSet.mu,
+// Order, of a tablet: minorCompactor.mu, mergeCompactor.mu, metadataRow.mu, then viewSet.mu,
 // writeFence.mu or mergeCompactor.state, one at a time. Only the first three may be held across I/O.
+// Of a server, TabletMap.mu comes after those three; with it, no other lock of this list is taken.
+// metadataRow.mu may be held while Between waits for the applier: save does so if the tablet was
+// assigned to another server. The applier therefore takes none of the first three.
 // Latches come before all of them. A latch holder waits only for the log and, at most for
 // OverloadWait, for memory. writeFence.claimed, which Unload, Split and Merge hold, comes first of all;
 // of two tablets, that of the lower one comes first. A deletion.Queue's lock is held across the

@@ -107,7 +107,7 @@ func (r *recovery) run(ctx context.Context) error {
 		return nil
 	}
 	for _, m := range mems {
-		m.release()
+		m.disown()
 	}
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	defer v.release()
 	all := &distinct{}
 	all.merge.reset(sources)
-	files, err := t.minor.write(ctx, v, []source{all}, 0, nil)
+	files, err := t.minor.writeFiles(ctx, v, []source{all}, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (s *Server) Unload(ctx context.Context, r Ref) error {
 	}
 	t.meta.close()
 	s.remove(t)
-	s.commitLog.release()
+	s.commitLog.trim()
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,7 +13,8 @@ import (
 	"github.com/steledb/stele/tablet/storage"
 )
 
-// serverLog is the commit log of a server, and what is left of the logs of its earlier runs.
+// serverLog is the commit log of one run of a server. Load recovers from the logs of earlier runs,
+// which are sorted by then.
 type serverLog struct {
 	cfg    *Config
 	life   *lifetime
@@ -27,18 +27,7 @@ type serverLog struct {
 	// every other.
 	appliedNext atomic.Uint64
 
-	// old are the logs of earlier runs of the server that some tablet may still need.
-	old struct {
-		sync.Mutex
-		list []oldLog
-	}
-
 	failure sync.Once
-}
-
-type oldLog struct {
-	id     blobfs.ID
-	maxSeq uint64
 }
 
 // begin begins the commit log with the sequence number next. abandon is called with a log that could
@@ -80,7 +69,7 @@ func (l *serverLog) close() error { return l.blob.Close() }
 func (l *serverLog) pending() int64 { return l.commits.Pending(l.firstNeeded()) }
 
 // firstNeeded returns the first sequence number that the log is needed for: every commit with a lower
-// one is in files.
+// one is in files. A Meta.Redo is the last number that is in files, so it is one below.
 func (l *serverLog) firstNeeded() uint64 {
 	// Loaded first: a commit that is applied meanwhile is then above it.
 	applied := l.appliedNext.Load()
@@ -90,25 +79,9 @@ func (l *serverLog) firstNeeded() uint64 {
 	return applied
 }
 
-// release releases the log space that no tablet needs.
-func (l *serverLog) release() {
-	needed := l.firstNeeded()
-	l.blob.Release(l.commits.Covered(needed))
-	l.old.Lock()
-	var done []blobfs.ID
-	l.old.list = slices.DeleteFunc(l.old.list, func(l oldLog) bool {
-		if l.maxSeq >= needed {
-			return false
-		}
-		done = append(done, l.id)
-		return true
-	})
-	l.old.Unlock()
-	for _, id := range done {
-		if err := l.cfg.Blobs.RemoveLog(l.life.ctx, id); err != nil {
-			l.cfg.Logger.Warn("commit log not removed", "log", id.String(), "err", err) // the next start finds it
-		}
-	}
+// trim releases the log space that no tablet needs.
+func (l *serverLog) trim() {
+	l.blob.Release(l.commits.Covered(l.firstNeeded()))
 }
 
 // isWeak reports whether memtable entries are in a part of the log that lacks redundancy.

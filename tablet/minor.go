@@ -26,8 +26,8 @@ type minorCompactor struct {
 
 	// failures counts consecutive failures. Guarded by minorLoop's slot.
 	failures int
-	// pending is set while minorLoop writes the tablet out, or waits before a retry.
-	pending atomic.Bool
+	// busy is set while minorLoop writes the tablet out, or waits before a retry.
+	busy atomic.Bool
 }
 
 // run writes out the tablet's frozen memtables, as one SSTable for each locality group that has
@@ -78,7 +78,7 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	}
 	huge := writeBytes(largest)
 	t.server.readMemory.AddWorking(huge)
-	files, err := c.write(ctx, v, sources, bytes, c.pacer(ctx).Step)
+	files, err := c.writeFiles(ctx, v, sources, bytes, c.pacer(ctx).Step)
 	t.server.readMemory.AddWorking(-huge)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *minorCompactor) once(ctx context.Context) error {
 		return err
 	}
 	for _, m := range v.frozen {
-		m.release()
+		m.disown()
 		if m.onWritten != nil {
 			sched.WithoutSlot(ctx, m.onWritten)
 		}
@@ -134,9 +134,9 @@ func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string
 	return err
 }
 
-// write writes entries newer than v's files as SSTables, by group. bytes is their
+// writeFiles writes entries newer than v's files as SSTables, by group. bytes is their
 // approximate maximum size, 0 if unknown. It calls step, if not nil, with the bytes written.
-func (c *minorCompactor) write(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
+func (c *minorCompactor) writeFiles(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
 	t := c.tablet
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
@@ -233,21 +233,21 @@ func (l *minorLoop) next() bool {
 		defer l.slot.Release()
 		return l.relieve()
 	}
-	t.minor.pending.Store(true)
+	t.minor.busy.Store(true)
 	l.life.background.Go(func() {
 		defer l.queue.WakeUp()
 		defer l.slot.Release()
-		l.write(t)
+		l.writeOut(t)
 	})
 	return true
 }
 
-// write writes out a tablet. If that fails, it is retried later, and other tablets do not wait for
+// writeOut writes out a tablet. If that fails, it is retried later, and other tablets do not wait for
 // it.
-func (l *minorLoop) write(t *Tablet) {
+func (l *minorLoop) writeOut(t *Tablet) {
 	again := func(pause time.Duration) {
 		time.AfterFunc(pause, func() {
-			t.minor.pending.Store(false)
+			t.minor.busy.Store(false)
 			l.queue.Add(t)
 		})
 	}
@@ -256,13 +256,13 @@ func (l *minorLoop) write(t *Tablet) {
 	case !free:
 		again(busyPause)
 	case err == nil || errors.Is(err, errUnloaded):
-		t.minor.pending.Store(false)
+		t.minor.busy.Store(false)
 		t.minor.failures = 0
 		if l.stuck == t || l.writesBlocked() != nil { // a full disk has space again
 			l.blocked.Store(nil)
 		}
 		l.written(t)
-		l.commitLog.release()
+		l.commitLog.trim()
 	case l.life.ctx.Err() != nil:
 	default:
 		pause := min(retryPauseMin<<min(t.minor.failures, 10), retryPauseMax)
@@ -296,7 +296,7 @@ func (l *minorLoop) relieve() bool {
 	case l.memory.Pressed():
 		most := int64(0)
 		for _, t := range l.served.all() {
-			if n := t.views.activeBytes(); n > most && !t.minor.pending.Load() {
+			if n := t.views.activeBytes(); n > most && !t.minor.busy.Load() {
 				victim, most = t, n
 			}
 		}
@@ -310,7 +310,7 @@ func (l *minorLoop) relieve() bool {
 	}
 	// Freezing more of a tablet that is being written out, or waits for a retry, releases no memory
 	// sooner.
-	if victim == nil || victim.minor.pending.Load() {
+	if victim == nil || victim.minor.busy.Load() {
 		return false
 	}
 	return l.commitLog.commits.Between(victim.writer.freeze) == nil

@@ -23,7 +23,7 @@ func TestScanStopsAtWhatIsNotServed(t *testing.T) {
 	}
 	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} { // (h, p] is not served
 		m := &Meta{ID: uint64(10 + i), Table: 2, Start: []byte(rg[0]), End: []byte(rg[1]), LastMajor: e.clock.now()}
-		if err := e.AddTablet(ctx, Load{Meta: m, Schema: s}); err != nil {
+		if err := e.Load(ctx, Load{Meta: m, Schema: s}); err != nil {
 			t.Fatal(err)
 		}
 	}

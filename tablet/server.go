@@ -82,19 +82,13 @@ func (l *lifetime) sleep(d time.Duration) {
 	}
 }
 
-// Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
-// them. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
-func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
-	return newServer(cfg, false, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
-}
-
 // Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
 // Server.Load. A table of which it serves nothing may still exist.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return newServer(cfg, true, func(s *Server) error { return s.commitLog.begin(ctx, 1, s.deletions.AddLog) })
 }
 
-// newServer returns a server that prepare has given its commit log and first tablets. partial means
+// newServer returns a server that prepare has given its commit log, and tablets if any. partial means
 // that other servers may have tablets of any table.
 func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server, error) {
 	cfg = cfg.withDefaults()
@@ -178,19 +172,6 @@ func (s *Server) CancelWaits() {
 // so too. Errors: ErrClosed, those of Blobs.
 func (s *Server) BeginLog(ctx context.Context) error { return s.commitLog.open(ctx) }
 
-// AddTablet starts serving a tablet that has no entries in any log.
-func (s *Server) AddTablet(ctx context.Context, l Load) error {
-	t, err := s.newTablet(ctx, l)
-	if err != nil {
-		return err
-	}
-	if err := s.register(l.Schema.Name, t); err != nil {
-		t.unload(false)
-		return err
-	}
-	return nil
-}
-
 // newTablet returns a tablet with its files open.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta, l.HighPriority)
@@ -222,7 +203,7 @@ func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
 	t.meta.cfg, t.meta.changes, t.meta.views, t.meta.lost = &s.cfg, &s.metadata, &t.views, func(err error) { s.lost(t, err) }
 	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)
 	t.writer.cfg, t.writer.memory, t.writer.views = &s.cfg, s.writeMemory, &t.views
-	t.writer.appliedNext, t.writer.frozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
+	t.writer.appliedNext, t.writer.onFrozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
 	t.minor.tablet, t.merge.tablet = t, t
 	t.meta.current = m
 	t.meta.lastMajor.Store(m.LastMajor.UnixMicro())
@@ -354,6 +335,6 @@ func (s *Server) discardTable(dropped *served) error {
 			return closedError(err)
 		}
 	}
-	s.commitLog.release()
+	s.commitLog.trim()
 	return nil
 }

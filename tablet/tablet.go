@@ -49,7 +49,7 @@ func (t *Tablet) unload(drop bool) {
 		}
 	}
 	for _, m := range append(v.frozen, v.active) {
-		m.release()
+		m.disown()
 	}
 	v.release()
 	t.server.writeMemory.Signal()
@@ -63,7 +63,7 @@ func (t *Tablet) flush(ctx context.Context) error {
 	if err := t.minor.run(ctx); err != nil {
 		return err
 	}
-	t.server.commitLog.release()
+	t.server.commitLog.trim()
 	return nil
 }
 

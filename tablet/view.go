@@ -73,9 +73,9 @@ func (m *mem) count() {
 	}
 }
 
-// release drops the tablet's ownership of the memtable, which is written out or discarded. The
+// disown drops the tablet's ownership of the memtable, which is written out or discarded. The
 // memory is released once no read uses it either.
-func (m *mem) release() {
+func (m *mem) disown() {
 	if m.released.Swap(true) {
 		return
 	}

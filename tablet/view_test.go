@@ -37,7 +37,7 @@ func TestViewSet(t *testing.T) {
 	}
 	files.release()
 	vs.install(func(v *view) { v.frozen = nil })
-	full.release()
+	full.disown()
 	if vs.memory.Memtables() != 0 || vs.memory.Lingering() < 1000 {
 		t.Errorf("%d bytes of memtables, %d held by a read", vs.memory.Memtables(), vs.memory.Lingering())
 	}

@@ -20,7 +20,7 @@ type write struct {
 	server    *Server
 	tablet    *Tablet
 	schema    *schema // with which the mutation was checked and encoded
-	Latch     *latch.Latch
+	latch     *latch.Latch
 	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
 	charged   int64
 	done      func(timestamp int64, err error)
@@ -149,7 +149,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
-	w.server, w.tablet, w.schema, w.Latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
+	w.server, w.tablet, w.schema, w.latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
 	w.charged = s.writes.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -191,9 +191,9 @@ func (w *write) answer(err error) {
 // release releases the row's latch and the memory that the write was charged.
 func (w *write) release() {
 	if w.exclusive != nil {
-		w.Latch.UnlockExclusive()
+		w.latch.UnlockExclusive()
 	} else {
-		w.Latch.UnlockShared()
+		w.latch.UnlockShared()
 	}
 	w.server.writeMemory.Release(w.charged)
 }
@@ -201,7 +201,7 @@ func (w *write) release() {
 // end recycles w and calls done, after release.
 func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.schema, w.Latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
+	w.server, w.tablet, w.schema, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}
@@ -221,14 +221,14 @@ func (w *write) Stamp() int64 {
 	return next
 }
 
-// memWriter adds commits to a tablet's active memtable. All but stamped is used by the applier only,
-// the goroutine that alone adds to memtables.
+// memWriter adds commits to a tablet's active memtable. Only the applier uses the fields,
+// except stamped. Recovery fills memtables of its own: see recovery.fill.
 type memWriter struct {
 	cfg         *Config
 	memory      *budget.Writes
 	views       *viewSet
 	appliedNext *atomic.Uint64 // of serverLog
-	frozen      func()         // called after a memtable was frozen; queues it to be written out
+	onFrozen    func()         // called after a memtable was frozen; queues it to be written out
 
 	mem      *mem
 	scratch  []byte
@@ -238,9 +238,9 @@ type memWriter struct {
 	stamped atomic.Int64
 }
 
-// apply adds a durable commit to the memtable and makes it visible. It runs on the applier,
-// the only goroutine that adds to memtables. An error means that the tablet was taken out of
-// service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
+// apply adds a durable commit to the memtable and makes it visible. It runs on the applier, the
+// only goroutine that adds to memtables of a served tablet. An error means that the tablet was taken
+// out of service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
 // *UnknownOutcomeError if another server has it.
 func (w *memWriter) apply(c *commitlog.Commit) error {
 	defer w.appliedNext.Store(c.First + uint64(c.Ops))
@@ -297,7 +297,7 @@ func (w *memWriter) freeze() {
 		v.frozen = append(v.frozen, frozen)
 		v.active = fresh
 	})
-	w.frozen()
+	w.onFrozen()
 }
 
 // appendBody encodes rm, which has passed table's validation. It returns the number of entries and

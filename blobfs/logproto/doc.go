@@ -1,6 +1,6 @@
 // Package logproto is the protocol of replicated logs as pure state machines: messages and outcomes
 // go in, effects come out. It never waits, reads a clock, or touches a disk or network. Package
-// local drives a [Replica] with its disks; package blobfs drives a [Writer] and a [Recoverer] with
+// local drives a [Replica] with its disks; package replog drives a [Writer] and a [Recoverer] with
 // the network. A test drives all of them together through every order of events within a budget.
 // DESIGN.md of package blobfs, under "Logs", has the protocol and the proof.
 //

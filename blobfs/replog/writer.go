@@ -118,7 +118,7 @@ func (logs *Logs) create(ctx context.Context, server string, id local.ID, highPr
 	return w, nil
 }
 
-// local.ID returns the log's local.ID.
+// ID returns the log's ID.
 func (w *Writer) ID() local.ID { return w.id }
 
 func (w *Writer) failure() error {

@@ -54,7 +54,7 @@ func (m *Table) Get(ctx context.Context, tableID uint64, end []byte) (*metadata.
 	return m.read(ctx, tableID, end, metadata.Rows())
 }
 
-// Place is get restricted to the columns of metadata.Places.
+// Place is Get restricted to the columns of metadata.Places.
 func (m *Table) Place(ctx context.Context, tableID uint64, end []byte) (*metadata.Row, error) {
 	return m.read(ctx, tableID, end, metadata.Places())
 }
@@ -182,7 +182,7 @@ func (m *Table) settle(ctx context.Context, r *metadata.Row, c *metadata.Change,
 	return fmt.Errorf("%s: %w", metadata.Describe(c.Key, ""), ErrChanged)
 }
 
-// replaceRoot is replace for the root tablet.
+// replaceRoot is Replace for the root tablet.
 func (m *Table) replaceRoot(ctx context.Context, r *metadata.Row) error {
 	data := metadata.EncodeRoot(r)
 	gen, err := m.SetRoot(ctx, data, r.Generation)

@@ -42,7 +42,7 @@ func (r *Answer) Fits(bytes int) bool {
 	return true
 }
 
-// Await releases the memory of the answer and waits for that of so many bytes. Errors: those of Memory.take.
+// Await releases the memory of the answer and waits for that of so many bytes. Errors: those of Memory.Take.
 func (r *Answer) Await(ctx context.Context, bytes int) error {
 	r.Release()
 	w := r.weigh(bytes)
@@ -55,7 +55,7 @@ func (r *Answer) Await(ctx context.Context, bytes int) error {
 
 // Build calls read to append an answer to an encoder, which it returns. It first waits for the memory of so many bytes and, while read ends
 // with ErrMoreMemory, for twice what was missing: with small increments it would read everything again for each row. While it waits it holds no
-// encoder, which would be as large as what was read. Errors: those of await and read.
+// encoder, which would be as large as what was read. Errors: those of Await and read.
 func (r *Answer) Build(ctx context.Context, bytes int, read func(*wire.Encoder) error) (*wire.Encoder, error) {
 	for ; ; bytes = 2 * r.Lacks {
 		if err := r.Await(ctx, max(r.Of.Batch(bytes), r.Lacks)); err != nil {

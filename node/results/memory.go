@@ -44,7 +44,7 @@ func (m *Memory) Take(ctx context.Context, user string, bytes int) (release func
 	return r.Release, nil
 }
 
-// acquire waits for memory of that weight. The errors are those of take.
+// acquire waits for memory of that weight. The errors are those of Take.
 func (m *Memory) acquire(ctx context.Context, user string, weight int64) error {
 	if m.Free.Try(user, weight) {
 		return nil

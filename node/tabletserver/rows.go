@@ -149,7 +149,7 @@ func (r *Rows) Save(ctx context.Context, m *tablet.Meta) error {
 	if err != nil {
 		return metaError(err)
 	}
-	r.release(m)
+	r.unpin(m)
 	return nil
 }
 
@@ -164,8 +164,8 @@ func (r *Rows) mergeEvent(m *tablet.Meta) string {
 	return ""
 }
 
-// release releases a tablet's files in the block store once METADATA names them: garbage collection finds them there.
-func (r *Rows) release(m *tablet.Meta) {
+// unpin releases a tablet's files in the block store once METADATA names them: garbage collection finds them there.
+func (r *Rows) unpin(m *tablet.Meta) {
 	store := r.s.Store()
 	for _, g := range m.Groups {
 		for i := range g.Files {

@@ -357,8 +357,10 @@ func (l *Log) recycle(b *batch) {
 	}
 }
 
-// Covered returns the largest position of the log blob below which all records have sequence
-// numbers below redo. Recovery from redo does not need them.
+// Covered returns a position of the log blob below which all records have sequence numbers below
+// redo, the first one that recovery needs. The position is at most a batch and about 1 MiB too low.
+// For a lower redo than before it returns the earlier result, and it discards what it would need for
+// a better one.
 func (l *Log) Covered(redo uint64) int64 { return l.marks.covered(redo) }
 
 // Pending returns approximately how many bytes of the log blob have records needed for recovery

@@ -19,7 +19,7 @@ type marks struct {
 		sync.Mutex
 		list []mark // ascending in both fields
 		last mark   // the latest, perhaps not in list
-		kept int64  // the last result of covered
+		kept int64  // the largest result of covered, which never decreases
 	}
 }
 
@@ -33,7 +33,7 @@ func (m *marks) add(k mark) {
 }
 
 // covered returns the largest known position with all records below redo, and discards the marks
-// before it.
+// before it. For a lower redo than before it returns the earlier result.
 func (m *marks) covered(redo uint64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

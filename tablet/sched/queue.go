@@ -55,7 +55,7 @@ func (q *Queue[T]) WakeUp() {
 	}
 }
 
-// Close empties the queue. Later calls of add do nothing.
+// Close empties the queue. Later calls of Add do nothing.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	q.mu.closed = true

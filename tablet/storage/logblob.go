@@ -19,7 +19,7 @@ type LogBlob struct {
 	// opening guards the fields below and id. Held while the blob is created or closed.
 	opening sync.Mutex
 	closed  bool
-	// errClosed is the error of open after Close.
+	// errClosed is the error of Open after Close.
 	errClosed error
 	// abandoned are the blobs of failed attempts. Each of them may exist.
 	abandoned []blobfs.ID
@@ -28,7 +28,7 @@ type LogBlob struct {
 }
 
 // NewLogBlob returns a log blob that does not exist yet. remove removes an abandoned blob in the
-// background; errClosed is the error of open after Close.
+// background; errClosed is the error of Open after Close.
 func NewLogBlob(blobs Blobs, remove func(blobfs.ID), errClosed error) *LogBlob {
 	return &LogBlob{blobs: blobs, id: blobfs.NewID(), remove: remove, errClosed: errClosed}
 }

@@ -13,6 +13,12 @@ import (
 	"github.com/steledb/stele/tablet/logbody"
 )
 
+// Open starts a server that has all tablets, as in a process on its own. It recovers them
+// from their files and the commit logs of earlier runs. A node uses Start and Load instead. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
+func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
+	return newServer(cfg, false, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
+}
+
 // logRecovery recovers a server from the commit logs of its earlier runs.
 type logRecovery struct {
 	*Server
@@ -42,11 +48,16 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 		return err
 	}
 	for _, l := range logs {
-		if l.maxSeq, err = s.replay(ctx, l.id); err != nil {
-			return fmt.Errorf("recover from commit log %s: %w", l.id, err)
+		last, needed, err := s.replay(ctx, l)
+		if err != nil {
+			return fmt.Errorf("recover from commit log %s: %w", l, err)
 		}
-		s.commitLog.old.list = append(s.commitLog.old.list, l)
-		next = max(next, l.maxSeq+1)
+		if !needed {
+			if err := s.cfg.Blobs.RemoveLog(ctx, l); err != nil {
+				return fmt.Errorf("remove commit log %s: %w", l, err)
+			}
+		}
+		next = max(next, last+1)
 	}
 	if err := s.commitLog.begin(ctx, next, s.deletions.AddLog); err != nil {
 		return err
@@ -55,15 +66,15 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 		// The applier has no work yet, so this goroutine may do its work.
 		t.writer.freeze()
 	}
-	s.commitLog.release()
+	s.commitLog.trim()
 	return nil
 }
 
 // oldLogsInOrder returns the logs of earlier runs by their first sequence numbers, each of which is
 // above all those of the log before. All older entries are then replayed before a memtable fills up
 // and is written out.
-func (s *logRecovery) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
-	var logs []oldLog
+func (s *logRecovery) oldLogsInOrder(ctx context.Context) ([]blobfs.ID, error) {
+	var logs []blobfs.ID
 	first := map[blobfs.ID]uint64{}
 	ids, err := s.cfg.Blobs.Logs(ctx)
 	if err != nil {
@@ -81,9 +92,9 @@ func (s *logRecovery) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
 			continue
 		}
 		first[id] = seq
-		logs = append(logs, oldLog{id: id})
+		logs = append(logs, id)
 	}
-	slices.SortFunc(logs, func(a, b oldLog) int { return cmp.Compare(first[a.id], first[b.id]) })
+	slices.SortFunc(logs, func(a, b blobfs.ID) int { return cmp.Compare(first[a], first[b]) })
 	return logs, nil
 }
 
@@ -107,31 +118,31 @@ func (s *logRecovery) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error
 
 // replay adds the records of a log that are in no file to the memtables of their tablets. It finds
 // the tablet by the row, since a record may be older than a split or a merge. It returns the log's
-// highest sequence number.
-func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, err error) {
+// highest sequence number, and whether any of its records was added.
+func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, needed bool, err error) {
 	r, err := s.cfg.Blobs.OpenLog(ctx, id)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	defer r.Close()
 	for {
 		batch, pos, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return maxSeq, nil
+			return maxSeq, needed, nil
 		}
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		for len(batch) > 0 {
 			var rec commitlog.Record
 			if rec, batch, err = commitlog.ReadRecord(batch); err != nil {
-				return 0, fmt.Errorf("batch before position %d: %w", pos, err)
+				return 0, false, fmt.Errorf("batch before position %d: %w", pos, err)
 			}
 			last := rec.First + uint64(rec.Ops) - 1
 			maxSeq = max(maxSeq, last)
 			row, err := logbody.Row(rec.Body)
 			if err != nil {
-				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, rec.Tablet, err)
+				return 0, false, fmt.Errorf("record %d of tablet %d: %w", rec.First, rec.Tablet, err)
 			}
 			sv := s.byTable[rec.Table]
 			if sv == nil {
@@ -142,12 +153,13 @@ func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, 
 				continue // in a file
 			}
 			if err := t.writer.add(rec.Body, rec.First, rec.Ops, rec.Time); err != nil {
-				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, t.id, err)
+				return 0, false, fmt.Errorf("record %d of tablet %d: %w", rec.First, t.id, err)
 			}
+			needed = true
 			t.views.applied.Store(max(t.views.applied.Load(), last))
 			t.writer.stamped.Store(max(t.writer.stamped.Load(), rec.Time))
 			if err := s.spill(ctx, t); err != nil {
-				return 0, err
+				return 0, false, err
 			}
 		}
 	}

@@ -83,7 +83,7 @@ func (c *mergeCompactor) dueIfFree(ctx context.Context) (free bool, err error) {
 		if free, err = t.minor.runIfFree(ctx); !free || err != nil {
 			return free, err
 		}
-		t.server.commitLog.release()
+		t.server.commitLog.trim()
 	}
 	if !c.mu.TryLock() {
 		return false, nil
