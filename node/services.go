@@ -39,7 +39,12 @@ func (n *Node) newServices() {
 	masterEpoch := func() uint64 { return n.master.Epoch() }
 	n.dialer = dialer.New(dialer.Config{ID: n.id, Cluster: n.cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
 		Transport: func() *certs.Transport { return n.security }})
-	n.quorum = quorum.Config{ID: n.id, Leased: n.leased, Group: n.raftGroup, Members: n.gossipMembers}
+	n.quorum = quorum.Config{ID: n.id, Leased: n.leased, Members: n.gossipMembers, Group: func() quorum.Group {
+		if g := n.raftGroup(); g != nil {
+			return g
+		}
+		return nil
+	}}
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Meta: &n.meta, CheckLeader: n.quorum.Check, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: func(ctx context.Context, id string) error { return n.nodeAdmin.CheckQuorumWithout(ctx, id) }, Fail: n.fail, Forget: n.forgetRemoved})
