@@ -91,7 +91,8 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: %v, want %s", id, err, want)
 		case want == "" && (err != nil || conn.RemoteAddr().String() != addresses[id] || conn.Err() != nil):
 			t.Fatalf("%s: %v", id, err)
-		case want == "":
+		}
+		if conn != nil {
 			_ = conn.Close()
 		}
 		if addresses[id] != "" && <-changes+<-changes != 0 {
