@@ -127,26 +127,7 @@ func TestUnreachable(t *testing.T) {
 // transportOf returns the transport of a node of that cluster, whose certificate a signs. It rejects the node removed.
 func transportOf(t *testing.T, a *pki.Authority, id, removed string) *certs.Transport {
 	t.Helper()
-	key, err := pki.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := pki.NewRequest(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := a.SignNode(request, id, nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	trust, err := pki.NewTrust(a.Certificate())
-	if err != nil {
-		t.Fatal(err)
-	}
-	credential, err := pki.NewCredential(key, leaf, trust)
-	if err != nil {
-		t.Fatal(err)
-	}
+	credential := authztest.NodeCredential(t, a, id)
 	return certs.New(certs.Config{Log: slog.New(slog.DiscardHandler), Credential: credential, ForStrangers: func(string) bool { return false }, Rejected: func(id string) error {
 		if id == removed {
 			return errors.New("the node was removed")
@@ -158,14 +139,7 @@ func transportOf(t *testing.T, a *pki.Authority, id, removed string) *certs.Tran
 // TestCertificates: in a cluster with certificates a connection is returned only if the certificate of the node at the address, too, has the
 // requested id, and is of this cluster.
 func TestCertificates(t *testing.T) {
-	ours, err := pki.NewAuthority("c1", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	others, err := pki.NewAuthority("c1", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours, others := authztest.NewAuthority(t, "c1"), authztest.NewAuthority(t, "c1")
 	d := dialerTo(transportOf(t, ours, "n1", "n6"), map[string]string{
 		"n2": serve(t, transportOf(t, ours, "n2", ""), identity("n2", "c1", false), nil),
 		"n3": serve(t, transportOf(t, ours, "n4", ""), identity("n3", "c1", false), nil), // pretends to be n3
