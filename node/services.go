@@ -43,8 +43,13 @@ func (n *Node) newServices() {
 	masterEpoch := n.candidate.Epoch
 	n.dialer = dialer.New(dialer.Config{ID: n.self.ID, Cluster: n.self.Cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
 		Transport: func() *certs.Transport { return n.security }})
-	n.quorum = quorum.Config{ID: n.self.ID, Leased: func() bool { return n.tabletServer.Leased() }, Group: n.raftGroup,
-		Members: func() []gossip.Member { return n.members.Gossiped() }}
+	n.quorum = quorum.Config{ID: n.self.ID, Leased: func() bool { return n.tabletServer.Leased() },
+		Members: func() []gossip.Member { return n.members.Gossiped() }, Group: func() quorum.Group {
+			if group := n.raftGroup(); group != nil { // not a nil pointer in an interface
+				return group
+			}
+			return nil
+		}}
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Meta: &n.meta, CheckLeader: n.quorum.Check, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.self.ID, Cluster: n.self.Cluster,
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: func(ctx context.Context, id string) error { return n.nodeAdmin.CheckQuorumWithout(ctx, id) }, Fail: n.life.fail, Forget: func(gone map[string]bool) {
@@ -62,7 +67,7 @@ func (n *Node) newServices() {
 		Master: theMaster})
 	n.locks = lockclient.New(lockclient.Config{Ctx: n.ctx, Log: n.log, Name: n.cfg.Name, Self: &n.self, Meta: &n.meta, Catalog: &n.catalog,
 		Group: func() lockclient.Group {
-			if group := n.raftGroup(); group != nil { // not a nil pointer in an interface
+			if group := n.raftGroup(); group != nil {
 				return group
 			}
 			return nil

@@ -12,10 +12,17 @@ import (
 
 // Config is what the check needs.
 type Config struct {
-	ID      func() string          // of the node
-	Leased  func() bool            // reports whether the node's lease is valid, or it has none yet
-	Group   func() *raftmeta.Group // nil if the node does not vote
+	ID      func() string // of the node
+	Leased  func() bool   // reports whether the node's lease is valid, or it has none yet
+	Group   func() Group  // nil if the node does not vote
 	Members func() []gossip.Member
+}
+
+// Group is the node's Raft group.
+type Group interface {
+	// Leader returns the leader's id, or "" if there is none.
+	Leader() (id string, term uint64)
+	Members() []raftmeta.Member
 }
 
 // Check returns an error if the lock service has no leader and this node's lease has expired because of it. It returns nil while there is a
