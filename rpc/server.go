@@ -147,9 +147,9 @@ func (c ServerConfig) Validate() error {
 	case c.InFlightMax < 1 || c.UnsentBytesMax < 1 || c.ConnsMax < 1 || c.Workers < 1 || c.WorkQueue < 1 || c.SpawnedMax < 1 || c.WaitingMax < 1:
 		return errors.New("a limit is below 1")
 	case c.ReservedConns < 0 || c.ReservedConns >= c.ConnsMax:
-		return fmt.Errorf("conns kept is %d, want 0 to less than conns max, %d", c.ReservedConns, c.ConnsMax)
+		return fmt.Errorf("reserved conns is %d, want 0 to less than conns max, %d", c.ReservedConns, c.ConnsMax)
 	case c.ReservedMemory < 0 || c.ReservedMemory >= c.MemoryBytesMax:
-		return fmt.Errorf("memory kept is %d, want 0 to less than memory bytes max, %d", c.ReservedMemory, c.MemoryBytesMax)
+		return fmt.Errorf("reserved memory is %d, want 0 to less than memory bytes max, %d", c.ReservedMemory, c.MemoryBytesMax)
 	case c.AdmitWait < 0 || c.RetryAfter < 0 || c.MessageTimeout < 0 || c.FirstByteTimeout < 0 || c.InputEndGrace < 0 || c.WriteTimeout < 0 || c.PressureTimeout < 0 || c.AlivePeriod < 0:
 		return errors.New("a duration is negative")
 	}

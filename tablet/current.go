@@ -37,7 +37,7 @@ type Version interface {
 // current reports whether operations may use the schema. The caller calls checkServing first: a
 // Version is valid only while the server's lease is.
 func (s *schema) current() bool {
-	return s.Version == nil || s.Version.Current() || planted.On(planted.SchemaNotChecked)
+	return s.version == nil || s.version.Current() || planted.On(planted.SchemaNotChecked)
 }
 
 // follows reports whether the schema may replace old: it was read from the same or a later version
@@ -45,12 +45,12 @@ func (s *schema) current() bool {
 // and a compaction knows every family of which it finds cells.
 func (s *schema) follows(old *schema) bool {
 	switch {
-	case s.Version == nil || old.Version == nil: // schemas without a version change by SetSchema only
-		return s.Version != nil
-	case s.Version.Generation() == old.Version.Generation():
-		return s.Version.Current()
+	case s.version == nil || old.version == nil: // schemas without a version change by SetSchema only
+		return s.version != nil
+	case s.version.Generation() == old.version.Generation():
+		return s.version.Current()
 	}
-	return s.Version.Generation() > old.Version.Generation()
+	return s.version.Generation() > old.version.Generation()
 }
 
 // keepPointer makes s share old's table if they are equal, because derived values are cached by its
@@ -193,7 +193,7 @@ func (r *schemaRenewer) set(sc *table.Schema) error {
 }
 
 // unifySchemas sets the schemas of t, which is being registered, and of its table's served tablets
-// to the latest among them. the map's mu is held.
+// to the latest among them. The map's mu is held.
 func (sv *served) unifySchemas(t *Tablet) {
 	last := t.schema.Load()
 	for _, other := range sv.tablets {

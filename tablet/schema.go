@@ -10,7 +10,7 @@ import (
 // schema is a table's schema, prepared for the hot paths. It is immutable.
 type schema struct {
 	table    *table.Schema
-	Version  Version  // nil: current until SetSchema
+	version  Version  // nil: current until SetSchema
 	families []family // sorted by name, as in table
 	inMemory []string // names of in-memory groups
 }
@@ -22,7 +22,7 @@ type family struct {
 }
 
 func newSchema(t *table.Schema, v Version) *schema {
-	s := &schema{table: t, Version: v, families: make([]family, len(t.Families))}
+	s := &schema{table: t, version: v, families: make([]family, len(t.Families))}
 	for i := range t.Families {
 		s.families[i] = family{Family: t.Families[i], index: i, policy: gcpolicy.New(&t.Families[i].GC)}
 	}

@@ -130,9 +130,9 @@ func (c *Tablets) lockHolders(ctx context.Context) (servers []master.TabletServe
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return nil, err
 	}
-	leaving := map[string]bool{}
+	draining := map[string]bool{}
 	for _, m := range c.Members() {
-		leaving[m.ID] = m.Draining
+		draining[m.ID] = m.Draining
 	}
 	for _, f := range files {
 		if f.Lock != metaapi.Exclusive {
@@ -140,7 +140,7 @@ func (c *Tablets) lockHolders(ctx context.Context) (servers []master.TabletServe
 		}
 		id := path.Base(f.Path)
 		addr, _ := c.AddressOf(id)
-		servers = append(servers, master.TabletServer{Name: namespace.ServerName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
+		servers = append(servers, master.TabletServer{Name: namespace.ServerName(id, f.LockGeneration), Node: id, Addr: addr, Draining: draining[id]})
 	}
 	return servers, nil
 }

@@ -3,13 +3,14 @@
 // # Goroutines
 //
 //	goroutine   started by   ends with   does
-//	master      Start        Stop, Ctx   holds /master where the leader is, and assigns tablets (package master)
+//	master      Start        Stop, Ctx   is the master while this node leads the lock service, and assigns tablets (package master)
 package candidate
 
 import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/master"
@@ -36,7 +37,7 @@ type Config struct {
 // Candidate is a node that may be the master.
 type Candidate struct {
 	Config
-	master *master.Master
+	master atomic.Pointer[master.Master] // nil before Start
 	cancel context.CancelFunc
 }
 
@@ -45,11 +46,11 @@ func New(cfg Config) *Candidate { return &Candidate{Config: cfg} }
 
 // Start starts the candidacy, with the lock service's group, the nodes of the cluster, and access to tablets.
 func (c *Candidate) Start(group master.Group, nodes *members.Service, tablets assign.Config) {
-	tablets.Sequencer = func() metaapi.Sequencer { return c.master.Sequencer() }
-	c.master = master.New(master.Config{
+	tablets.Sequencer = func() metaapi.Sequencer { return c.Master().Sequencer() }
+	c.master.Store(master.New(master.Config{
 		ID: c.ID(), Group: group, Nodes: tablets.Commands, Servers: nodes.Servers, Acquire: c.acquire, Tablets: assign.New(tablets),
 		Stable: c.Stable, Pause: pause, Logger: c.Log.With("part", "master"),
-	})
+	}))
 	c.Resume()
 }
 
@@ -57,7 +58,7 @@ func (c *Candidate) Start(group master.Group, nodes *members.Service, tablets as
 func (c *Candidate) Resume() {
 	ctx, cancel := context.WithCancel(c.Ctx)
 	c.cancel = cancel
-	c.Background.Go(func() { c.master.Run(ctx) })
+	c.Background.Go(func() { c.Master().Run(ctx) })
 }
 
 // Stop ends the candidacy.
@@ -67,11 +68,16 @@ func (c *Candidate) Stop() {
 	}
 }
 
-// Master returns the master, which has the epoch 0 while another node is the master. It is nil before Start.
-func (c *Candidate) Master() *master.Master { return c.master }
+// Master returns the master of this node, which has the epoch 0 while another node is the master. It is nil before Start.
+func (c *Candidate) Master() *master.Master { return c.master.Load() }
 
 // Epoch returns the epoch of this node's mastership, or 0.
-func (c *Candidate) Epoch() uint64 { return c.master.Epoch() }
+func (c *Candidate) Epoch() uint64 {
+	if m := c.Master(); m != nil {
+		return m.Epoch()
+	}
+	return 0
+}
 
 // IsMaster reports whether this node is the master.
 func (c *Candidate) IsMaster() bool { return c.Epoch() != 0 }

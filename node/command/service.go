@@ -118,8 +118,8 @@ func (s *Service) ToTabletServer(ctx context.Context, v *master.TabletServer, me
 
 // NudgeMaster reports a change of tablets to the master, if one is known.
 func (s *Service) NudgeMaster(ctx context.Context) {
-	if s.Master().Epoch() != 0 {
-		s.Master().Nudge()
+	if m := s.Master(); m != nil && m.Epoch() != 0 {
+		m.Nudge()
 		return
 	}
 	masterID, _ := s.Gate.Last()

@@ -1,10 +1,10 @@
 // Package dispatch takes the calls at a node's port to the services that registered their methods (package method). Before the service's handler
-// runs, a call is checked: by its guard (package authz; package rpc calls it as Admit, on the handler's goroutine); whether the node serves data; whether the lock service has a
-// leader, if the method needs it; and whether this node is the master, if only that may execute it. If it is not, the request is forwarded
-// to the master's node in the principal's name (forward.go).
+// runs, a call is checked: by its guard (package authz; package rpc calls it as Admit, on the handler's goroutine); whether the node serves
+// data; whether the lock service has a leader, if the method needs it; and whether this node is the master, if only that may execute it. If
+// it is not, the request is forwarded to the master's node in the principal's name (forward.go).
 //
-// Methods between nodes that must work while the node starts are registered by Early. One goroutine for each call that is cancelled when
-// the leader is lost, until its answer.
+// Methods between nodes that must work while the node starts are registered by Early. A call that is cancelled when the leader is lost has a
+// goroutine for that, which ends with its answer.
 //
 // # Invariants
 //

@@ -19,16 +19,16 @@ const (
 	guideTimeout = 250 * time.Millisecond
 	// guideCalls bounds concurrent lookups: they occupy workers.
 	guideCalls = 4
-	// guideRest is the pause after a failed lookup, during which refusals name no node.
-	guideRest = time.Second
+	// guidePause is the pause after a failed lookup, during which refusals name no node.
+	guidePause = time.Second
 )
 
 // guide finds the server of a row for clients that asked the wrong node. It gives up early: while METADATA is unreadable, requests
 // for rows of this node must not wait for workers.
 type guide struct {
-	from func() Locator
-	busy chan struct{} // has a value for each call
-	rest atomic.Int64  // no lookups until then, in nanoseconds
+	from   func() Locator
+	busy   chan struct{} // has a value for each call
+	paused atomic.Int64  // no lookups until then, in nanoseconds
 }
 
 func newGuide(from func() Locator) *guide {
@@ -38,7 +38,7 @@ func newGuide(from func() Locator) *guide {
 // find is Locator.Locate within these bounds.
 func (g *guide) find(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool) {
 	now := time.Now()
-	if now.UnixNano() < g.rest.Load() {
+	if now.UnixNano() < g.paused.Load() {
 		return "", "", false
 	}
 	select {
@@ -50,7 +50,7 @@ func (g *guide) find(ctx context.Context, table string, row []byte, asker string
 	ctx, cancel := context.WithTimeout(ctx, guideTimeout)
 	defer cancel()
 	if addr, node, ok = g.from().Locate(ctx, table, row, asker); !ok && ctx.Err() != nil {
-		g.rest.Store(now.Add(guideRest).UnixNano())
+		g.paused.Store(now.Add(guidePause).UnixNano())
 	}
 	return addr, node, ok
 }

@@ -38,7 +38,7 @@ func TestGuideGivesUp(t *testing.T) {
 		if waited := time.Since(start); waited != guideTimeout || from.requests != 1 {
 			t.Errorf("1000 requests waited for %v and asked %d times, want %v and once", waited, from.requests, guideTimeout)
 		}
-		time.Sleep(guideRest)
+		time.Sleep(guidePause)
 		g.from = func() Locator { return server{} }
 		if addr, node, ok := g.find(t.Context(), "parts", nil, "n1"); addr == "" || node == "" || !ok {
 			t.Errorf("later: %q, %q, %v", addr, node, ok)

@@ -86,7 +86,7 @@ func (s *webStage) ask(c net.Conn, path string) net.Conn {
 }
 
 // answer reads an answer, and returns its status.
-func (s *webStage) Result(c net.Conn) (int, error) {
+func (s *webStage) result(c net.Conn) (int, error) {
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return 0, err
@@ -195,14 +195,14 @@ func TestWebSlowRequests(t *testing.T) {
 func TestWebIdle(t *testing.T) {
 	onWebStage(t, func(s *webStage) {
 		c := s.get("/small")
-		if status, err := s.Result(c); status != 200 || err != nil {
+		if status, err := s.result(c); status != 200 || err != nil {
 			s.t.Fatalf("%d, %v", status, err)
 		}
 		time.Sleep(idleTime - time.Second)
 		if _, err := io.WriteString(c, "GET /small HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			s.t.Fatal(err)
 		}
-		if status, err := s.Result(c); status != 200 || err != nil {
+		if status, err := s.result(c); status != 200 || err != nil {
 			s.t.Fatalf("%d, %v", status, err)
 		}
 		s.began = time.Now()
@@ -239,14 +239,14 @@ func TestWebSlowReaders(t *testing.T) {
 		}
 		long := s.get(profilesPath + "trace?seconds=500")
 		wait.Go(func() {
-			if status, err := s.Result(long); status != 200 || err != nil {
+			if status, err := s.result(long); status != 200 || err != nil {
 				s.t.Errorf("a long profile: %d, %v", status, err)
 			}
 			if after := time.Since(s.began); after < 500*time.Second {
 				s.t.Errorf("it took %v", after)
 			}
 		})
-		if status, err := s.Result(s.get("/large")); status != 200 || err != nil {
+		if status, err := s.result(s.get("/large")); status != 200 || err != nil {
 			s.t.Errorf("a large page: %d, %v", status, err)
 		}
 		time.Sleep(readPause + time.Second)
@@ -254,7 +254,7 @@ func TestWebSlowReaders(t *testing.T) {
 			s.t.Errorf("who did not read for %v gets %d bytes", readPause, len(got))
 		}
 		wait.Wait()
-		if status, _ := s.Result(s.get(profilesPath + "heap?seconds=601")); status != 400 {
+		if status, _ := s.result(s.get(profilesPath + "heap?seconds=601")); status != 400 {
 			s.t.Errorf("a profile of 601 s: %d", status)
 		}
 	})
@@ -297,13 +297,13 @@ func TestWebCrowd(t *testing.T) {
 		for range profilesAtOnce {
 			c := s.get(profilesPath + "trace?seconds=20")
 			wait.Go(func() {
-				if status, err := s.Result(c); status != 200 || err != nil {
+				if status, err := s.result(c); status != 200 || err != nil {
 					s.t.Errorf("a profile: %d, %v", status, err)
 				}
 			})
 		}
 		synctest.Wait()
-		if status, err := s.Result(s.get(profilesPath + "heap")); status != 503 || err != nil {
+		if status, err := s.result(s.get(profilesPath + "heap")); status != 503 || err != nil {
 			s.t.Errorf("one more profile: %d, %v", status, err)
 		}
 		most := connsMax
@@ -316,7 +316,7 @@ func TestWebCrowd(t *testing.T) {
 			var c net.Conn
 			if i%3 == 0 {
 				c = s.ask(s.connect(s.nobody, &slowPipe{}), "/small")
-				if status, err := s.Result(c); status != 200 || err != nil {
+				if status, err := s.result(c); status != 200 || err != nil {
 					s.t.Fatalf("connection %d: %d, %v", i, status, err)
 				}
 			} else {
@@ -345,7 +345,7 @@ func TestWebCrowd(t *testing.T) {
 		if s.node == nil && s.refused < 1000-most {
 			s.t.Errorf("of %d it was told why they end", s.refused)
 		}
-		if status, err := s.Result(s.get("/small")); status != 200 || err != nil {
+		if status, err := s.result(s.get("/small")); status != 200 || err != nil {
 			s.t.Errorf("who comes after them: %d, %v", status, err)
 		}
 		time.Sleep(idleTime + time.Second)

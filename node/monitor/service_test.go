@@ -54,13 +54,17 @@ func TestAlive(t *testing.T) {
 			return sv.Alive(ctx)
 		}
 		for range 3 {
-			if err := ask(); err == nil || err.Error() != "no answer from the other" || probes != 1 {
+			err := ask()
+			synctest.Wait()
+			if err == nil || err.Error() != "no answer from the other" || probes != 1 {
 				t.Errorf("a stuck part: %v after %d probes", err, probes)
 			}
 		}
 		close(stuck)
 		synctest.Wait()
-		if err := ask(); !errors.Is(err, io.ErrUnexpectedEOF) || probes != 2 {
+		err := ask()
+		synctest.Wait()
+		if !errors.Is(err, io.ErrUnexpectedEOF) || probes != 2 {
 			t.Errorf("a part that answers with an error: %v after %d probes", err, probes)
 		}
 		background.Wait()

@@ -198,7 +198,7 @@ func (h *grant) note(round uint64, r *Report) {
 	h.round, h.offered, h.refused = round, r.Offered, r.Refused
 }
 
-// hold records the shares that the server may use from now on.
+// raise records the shares that the server may use from now on.
 func (h *grant) raise(shares [Kinds]float64) {
 	for k := range shares {
 		h.shares[k] = max(h.shares[k], shares[k])
@@ -221,7 +221,7 @@ func (h *grant) demand(k int, rate float64) float64 {
 	return offered * headroom / rate
 }
 
-// short reports whether the server needs more than the given shares.
+// needsMoreThan reports whether the server needs more than the given shares.
 func (h *grant) needsMoreThan(rec *Record, shares [Kinds]float64) bool {
 	for k := range shares {
 		if rate := rec.Rates[k].PerSecond; rate > 0 && min(h.demand(k, float64(rate)), 1) > shares[k] {

@@ -23,6 +23,7 @@ type TableFile struct {
 	Handle blobfs.Handle
 }
 
+// Info describes the file for clients.
 func (x *TableFile) Info() api.BlobInfo {
 	return api.BlobInfo{ID: x.Handle.ID.String(), Kind: api.BlobOfTable, Name: x.Table, Bytes: x.Handle.Length, Extents: int64(len(x.Handle.Extents))}
 }

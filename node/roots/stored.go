@@ -32,6 +32,7 @@ const (
 	storedValues  = 4
 )
 
+// Encode encodes the content of the file.
 func (f *StoredFile) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -43,6 +44,7 @@ func (f *StoredFile) Encode() []byte {
 	return append([]byte(nil), e.Bytes()...)
 }
 
+// DecodeStored decodes the content of a file.
 func DecodeStored(b []byte) (f StoredFile, err error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
 		return f, fmt.Errorf("blob file: %d of %d bytes are a message: %v", n, len(b), err)
@@ -63,6 +65,7 @@ func DecodeStored(b []byte) (f StoredFile, err error) {
 	return f, nil
 }
 
+// Info describes the blob for clients.
 func (f *StoredFile) Info() api.BlobInfo {
 	return api.BlobInfo{
 		ID: f.Handle.ID.String(), Kind: api.BlobOfUser, Name: f.Name, Created: f.Created,
@@ -70,7 +73,7 @@ func (f *StoredFile) Info() api.BlobInfo {
 	}
 }
 
-// StoredFile returns a blob's file and its generation. The error is api.ErrNoBlob, or that of the lock service.
+// Stored returns a blob's file and its generation. The error is api.ErrNoBlob, or that of the lock service.
 func (r *Reader) Stored(ctx context.Context, id blobfs.ID) (StoredFile, uint64, error) {
 	f, err := r.Meta.Current().Get(ctx, StoredPath(id))
 	if errors.Is(err, metaapi.ErrNotFound) {

@@ -339,7 +339,7 @@ func (tv *Service) merge(ctx context.Context, r *change) (reply.Result, error) {
 	return done.Append, nil
 }
 
-// merged returns whether lower has been merged into its upper neighbour. By the time that a new master is asked, the keys may belong to
+// merged returns whether lower has been merged into its upper neighbour. By the time that a new master gets the request, the keys may belong to
 // other tablets.
 func (tv *Service) merged(lower *placed) func(ctx context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {

@@ -37,7 +37,7 @@ func (tv *Service) AssignedWhole(ctx context.Context, tableID uint64, tablets in
 	return err == nil && whole && served && tablets <= 0
 }
 
-// whole reports whether tablets, in row order, cover all rows. METADATA names a server before that server has loaded the tablet,
+// Whole reports whether tablets, in row order, cover all rows. METADATA names a server before that server has loaded the tablet,
 // so the servers are asked. Tablets of an earlier table of the same name have lower ids.
 func Whole(tablets []api.TabletInfo, tableID uint64) bool {
 	end := []byte(nil)

@@ -21,7 +21,7 @@ type Rows struct {
 	s *Server
 	// merges has the tablets that are being merged with the one below: the end of the lower one, by tablet.Ref.
 	merges sync.Map
-	// mu guards the fields in it. Never held across I/O.
+	// mu guards the fields in it. Never held across I/O. Before the lock of Busy.
 	mu struct {
 		sync.Mutex
 		states map[tablet.Ref]*rowState
@@ -91,13 +91,22 @@ func (r *Rows) forget(ref tablet.Ref) {
 func (r *Rows) forgetDropped() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Before the tables: a load that ends in between has made its table served.
+	var idle []tablet.Ref
+	for ref := range r.mu.states {
+		if !r.s.Busy.has(metadata.Key(nil, ref.Table, []byte(ref.End))) {
+			idle = append(idle, ref)
+		}
+	}
 	served := map[uint64]bool{metadata.TableID: true}
 	for _, id := range r.s.Users.Served().Tables() {
 		served[id] = true
 	}
-	maps.DeleteFunc(r.mu.states, func(ref tablet.Ref, _ *rowState) bool {
-		return !served[ref.Table] && !r.s.Busy.has(metadata.Key(nil, ref.Table, []byte(ref.End)))
-	})
+	for _, ref := range idle {
+		if !served[ref.Table] {
+			delete(r.mu.states, ref)
+		}
+	}
 }
 
 // state returns the row of a tablet, or nil if it is not loaded.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,22 +15,34 @@ import (
 
 // store records what is deleted. Its logs are removed at the attempt with the number removedAt.
 type store struct {
+	mu        sync.Mutex // guards the fields below
 	deleted   []blobfs.ID
 	attempts  int
 	removedAt int
 }
 
 func (s *store) Delete(_ context.Context, id blobfs.ID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.deleted = append(s.deleted, id)
 	return nil
 }
 
 func (s *store) RemoveLog(_ context.Context, id blobfs.ID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.attempts++; s.attempts < s.removedAt {
 		return errors.New("no answer")
 	}
 	s.deleted = append(s.deleted, id)
 	return nil
+}
+
+// done returns the number of attempts to remove a log, and what is deleted.
+func (s *store) done() (attempts int, deleted []blobfs.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts, slices.Clone(s.deleted)
 }
 
 func newQueue(s *store) *Queue { return New(s, slog.New(slog.DiscardHandler)) }
@@ -62,15 +75,15 @@ func TestLogsAreRetried(t *testing.T) {
 		go q.Loop(ctx)
 		q.AddLog(blobfs.ID{1})
 		synctest.Wait()
-		if s.attempts != 1 || len(s.deleted) != 0 {
-			t.Errorf("%d attempts, deleted %v", s.attempts, s.deleted)
+		if n, deleted := s.done(); n != 1 || len(deleted) != 0 {
+			t.Errorf("%d attempts, deleted %v", n, deleted)
 		}
 		for range 2 {
 			time.Sleep(retryPause)
 			synctest.Wait()
 		}
-		if s.attempts != 3 || len(s.deleted) != 1 {
-			t.Errorf("%d attempts, deleted %v", s.attempts, s.deleted)
+		if n, deleted := s.done(); n != 3 || len(deleted) != 1 {
+			t.Errorf("%d attempts, deleted %v", n, deleted)
 		}
 	})
 }
