@@ -468,7 +468,9 @@ func TestLastAdmin(t *testing.T) {
 			if _, err := m.whoami(admin); !c.left && err != nil {
 				t.Errorf("%s, with %s: the administrator is gone: %v", loss, name, err)
 			}
-			restore()
+			if err == nil {
+				restore()
+			}
 		}
 		empty()
 	}

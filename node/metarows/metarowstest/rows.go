@@ -88,6 +88,13 @@ func (r *Rows) Drop(key []byte, family, qualifier string) {
 	r.applyLocked(string(key), []table.Mutation{table.DeleteColumn(family, []byte(qualifier))})
 }
 
+// Wipe removes a row without a trace, so that it can be created again.
+func (r *Rows) Wipe(key []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.cells, string(key))
+}
+
 // Keys returns the keys of the rows that a reader finds, in order.
 func (r *Rows) Keys() (keys []string) {
 	r.t.Helper()
