@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -50,11 +51,12 @@ func ToAPI(err error) error {
 	return api.ToRPC(err)
 }
 
-// corruptError converts errors of corrupt files and rows, and returns nil for others.
+// corruptError converts errors of corrupt files, rows and records, and returns nil for others.
 func corruptError(err error) error {
 	var extent *blobfs.CorruptError
 	var file *sstable.CorruptError
 	var row *metadata.FormatError
+	var record *token.RecordError
 	switch {
 	case errors.As(err, &extent):
 		return &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: errors.New(err.Error())}
@@ -62,6 +64,8 @@ func corruptError(err error) error {
 		return &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
 	case errors.As(err, &row):
 		return &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
+	case errors.As(err, &record):
+		return &api.CorruptError{File: "lock service", Err: errors.New(err.Error())}
 	}
 	return nil
 }

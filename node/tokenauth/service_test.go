@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/node/changes/changestest"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
@@ -70,6 +71,7 @@ func TestTokens(t *testing.T) {
 		"of a later generation":        {x.add("ann", 4, time.Hour, nil), ""},
 		"of an earlier generation":     {x.add("ann", 2, time.Hour, nil), api.IdentityRevoked},
 		"expired":                      {x.add("ann", 3, -time.Minute, nil), api.IdentityExpired},
+		"expired, of another secret":   {x.add("ann", 3, -time.Minute, func(r *token.AccessRecord) { r.Hash[0]++ }), api.IdentityBadToken},
 		"of another secret":            {x.add("ann", 3, time.Hour, func(r *token.AccessRecord) { r.Hash[0]++ }), api.IdentityBadToken},
 		"of another id":                {x.add("ann", 3, time.Hour, func(r *token.AccessRecord) { r.ID[0]++ }), api.IdentityBadToken},
 		"of a disabled user":           {x.add("bob", 0, time.Hour, nil), api.IdentityDisabled},
@@ -85,8 +87,8 @@ func TestTokens(t *testing.T) {
 		var e *api.IdentityError
 		switch {
 		case c.reason == "damaged":
-			if err == nil {
-				t.Errorf("%s is accepted", name)
+			if code := api.ToRPC(reply.ToAPI(err)).Code; code != api.CodeCorrupt {
+				t.Errorf("%s: %v, want %s", name, err, api.CodeCorrupt)
 			}
 		case (err == nil) != (c.reason == "") || err != nil && (!errors.As(err, &e) || e.Reason != c.reason):
 			t.Errorf("%s: %v, want %q", name, err, c.reason)
