@@ -42,7 +42,7 @@ func Example() {
 	}
 }
 
-// administration creates a table for a user, who may then write rows.
+// administration creates a table for a user, which may then write rows.
 func administration(ctx context.Context, c *client.Client) error {
 	anchor, err := table.ParseFamilySpec("anchor:versions=3")
 	if err != nil {

@@ -4,25 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
 )
 
-// seedOf returns the seed of a random test, and logs how to replay it.
+// seedOf returns a random source with the seed of the test.
 func seedOf(t *testing.T) *rand.Rand {
-	seed, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("to replay: STELE_SEED=%d go test ./node -run '^%s$'", seed, t.Name())
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(testseed.New(t), 0))
 }
 
 // randomFilter returns a filter of a few levels; sinks are not for parts of conditions.

@@ -21,6 +21,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/testport"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/table"
 )
@@ -223,7 +224,7 @@ func runRegisterOp(ctx context.Context, tab *client.Table, in registerOp) (out r
 // I1, I2: 64 clients, one node that is killed again and again.
 func TestLinearizableThroughKills(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
+	seed := testseed.New(t)
 	duration := 6 * time.Second
 	if testing.Short() {
 		duration = 2 * time.Second
@@ -231,7 +232,7 @@ func TestLinearizableThroughKills(t *testing.T) {
 	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
 		duration *= time.Duration(times)
 	}
-	t.Logf("seed %d (the order of events differs from run to run)", seed)
+	t.Log("the order of events differs from run to run")
 	p := newProcess(t)
 	p.start(os.Stderr)
 	ctx, cancel := context.WithTimeout(context.Background(), duration+60*time.Second)

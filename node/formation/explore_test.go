@@ -8,24 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-)
 
-func testSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./node/formation -run '^%s$'", seed, tb.Name())
-		}
-	})
-	return seed
-}
+	"github.com/steledb/stele/internal/testseed"
+)
 
 // soak multiplies runs by STELE_SOAK.
 func soak(tb testing.TB, runs int) int {
@@ -292,7 +277,7 @@ func (w *world) settle(rounds int) {
 // TestExplore: at most one cluster is ever founded (F1). If all nodes live and communicate, one is,
 // and all join it (F2).
 func TestExplore(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	runs := soak(t, 6000)
 	if os.Getenv("STELE_SEED") != "" {
 		runs = 1

@@ -17,21 +17,12 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/node/gossip"
 )
 
-// seeded returns a random source, and prints its seed.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("STELE_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+// seeded returns a random source with the seed of the test.
+func seeded(t testing.TB) *rand.Rand { return rand.New(rand.NewPCG(testseed.New(t), 0)) }
 
 func soak() int {
 	times, _ := strconv.Atoi(os.Getenv("STELE_SOAK"))

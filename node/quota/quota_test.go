@@ -4,23 +4,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
-func seeded(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("replay: STELE_SEED=%d go test ./node/quota -run '^%s$'", seed, t.Name())
-	return rand.New(rand.NewPCG(seed, 1))
-}
+// seeded returns a random source with the seed of the test.
+func seeded(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(testseed.New(t), 1)) }
 
 // Q1: in no period does a bucket admit more than rate, burst and one request, however its rate
 // changes between two bounds. It admits that much under load.
