@@ -29,9 +29,8 @@
 // # What is only nearly so
 //
 // A process can be stopped and killed where it blocks, not between two instructions. Data races are
-// therefore not explored: the race detector looks for those. The order in which goroutines run is one
-// of the possible ones: those made ready last run first, as in Go's scheduler, and otherwise in
-// order.
+// therefore not explored: the race detector looks for those. Which of several goroutines runs next is
+// chosen at random, near the order of Go's scheduler.
 //
 // # Goroutines
 //
