@@ -72,6 +72,10 @@ var only = []struct{ path, part, why string }{
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
+// simulation lists packages that stand in for the network and the disk in tests. They may import the libraries in only, to offer the
+// interfaces of those.
+var simulation = []string{module + "test/simulation/simnet"}
+
 // never lists what a directory and its packages must not import, and why.
 var never = []struct{ dir, path, why string }{
 	{"raftmeta/fsm", "github.com/hashicorp/raft", "the state machine depends only on commands"},
@@ -184,7 +188,7 @@ func TestImports(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			for _, o := range only {
-				if (imp == o.path || strings.HasPrefix(imp, o.path+"/")) && part != o.part {
+				if (imp == o.path || strings.HasPrefix(imp, o.path+"/")) && part != o.part && !slices.Contains(simulation, p.ImportPath) {
 					t.Errorf("%s imports %s: only %s may, because %s", p.ImportPath, imp, o.part, o.why)
 				}
 			}
