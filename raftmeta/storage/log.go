@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/stall"
 	"go.etcd.io/bbolt"
 )
@@ -283,7 +284,7 @@ func (s *Log) GetLog(index uint64, l *raft.Log) error {
 	}
 	err := s.guard("read log entry", func() error { return s.bolt.GetLog(index, l) })
 	if err == raft.ErrLogNotFound {
-		if end := s.end.Load(); end != nil && end.Index == index {
+		if end := s.end.Load(); end != nil && end.Index == index && !planted.On(planted.SnapshotEndForgotten) {
 			*l = raft.Log{Index: end.Index, Term: end.Term, Type: coveredType}
 			return nil
 		}
