@@ -55,7 +55,7 @@ func Folders(ctx context.Context, dataDirs []string, keys masterkeys.Source, rep
 	}
 	raftDir := dirs.RaftDir()
 	if raftDir != "" {
-		err = raftmeta.Verify(ctx, nil, raftDir, func(err error) {
+		err = raftmeta.Verify(ctx, nil, raftDir, nil, func(err error) {
 			report(located(raftDir, err))
 		})
 		if err != nil {
