@@ -54,7 +54,9 @@ func (n *Node) newCertificates() {
 }
 
 // keys returns the node's directory of keys.
-func (n *Node) keys() keydir.Dir { return keydir.At(n.cfg.Security).SealedBy(n.passphrase) }
+func (n *Node) keys() keydir.Dir {
+	return keydir.On(n.cfg.FS, n.cfg.Security).SealedBy(n.passphrase)
+}
 
 // enrol makes a host without keys, or a node whose certificate has expired, a node of the cluster, if there is a join token.
 func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {

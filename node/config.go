@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/machine"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/raftmeta/storage"
 )
 
 // Config is the configuration of a node. Zero values mean the defaults.
@@ -75,6 +77,12 @@ type Config struct {
 	// 64 KiB. Zero means 64 MiB.
 	ExtentBytes int64
 
+	// FS is the file system of DataDirs and Security. Nil means the operating system's, which has all other files in any case.
+	FS vfs.FS
+	// OpenRaftLog opens the store of the lock service's log, a file below a data directory. Nil means bbolt, which needs the operating system's
+	// file system.
+	OpenRaftLog storage.OpenFunc
+
 	// Waiting, unless nil, is called with what a start waits for, each time that it changes.
 	Waiting func(what string)
 
@@ -98,6 +106,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
 		setDefault(&c.Name, "stele")
+	}
+	if c.FS == nil {
+		c.FS = vfs.OS()
 	}
 	if c.VoterStable == 0 {
 		c.VoterStable = 10 * time.Second

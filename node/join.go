@@ -21,7 +21,7 @@ func (n *Node) newFormation() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKey.Keys(), Certified: n.security != nil,
-		Store: &n.self, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
+		Store: &n.self, FS: n.cfg.FS, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
 		Found: n.security.Cluster(), Dialer: n.security.Dialer(""),
 		Admit: n.admit, Removed: n.removed.Has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}

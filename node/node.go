@@ -211,7 +211,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.removed.Load(dirs.Cluster)
-	if err := n.authz.OpenAudit(n.cfg.Security, dirs.Node, n.cfg.AuditTo, n.log); err != nil {
+	if err := n.authz.OpenAudit(n.cfg.FS, n.cfg.Security, dirs.Node, n.cfg.AuditTo, n.log); err != nil {
 		return err
 	}
 	early := n.authority.Holds()
@@ -257,14 +257,14 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 // takeFolders inspects and locks the data directories before the node is visible to others, because another process may be the
 // node. Errors are found before any directory is created.
 func (n *Node) takeFolders() (*identity.Folders, error) {
-	if _, err := identity.Inspect(n.cfg.DataDirs); err != nil {
+	if _, err := identity.InspectFS(n.cfg.FS, n.cfg.DataDirs); err != nil {
 		return nil, err
 	}
 	var err error
-	if n.unlock, err = identity.Lock(n.cfg.DataDirs); err != nil {
+	if n.unlock, err = identity.LockFS(n.cfg.FS, n.cfg.DataDirs); err != nil {
 		return nil, err
 	}
-	return identity.Inspect(n.cfg.DataDirs) // another process may have changed them before it ended
+	return identity.InspectFS(n.cfg.FS, n.cfg.DataDirs) // another process may have changed them before it ended
 }
 
 // openEncryption reads the master keys and checks the data directories against them, before anything is written.
@@ -272,7 +272,7 @@ func (n *Node) openEncryption(ctx context.Context) (err error) {
 	if n.masterKeys, err = n.cfg.Encryption.Await(ctx, n.log, func() { n.life.enter("the command that prints the master keys") }); err != nil {
 		return err
 	}
-	return blobfs.CheckEncryption(blobfs.Config{Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
+	return blobfs.CheckEncryption(blobfs.Config{FS: n.cfg.FS, Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
 }
 
 // openData opens the block store and the tablet server.

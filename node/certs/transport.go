@@ -64,7 +64,7 @@ func Load(keys keydir.Dir, dir, node, cluster string) (*keydir.Contents, error) 
 func New(cfg Config) *Transport {
 	t := &Transport{Config: cfg}
 	t.endpoint = pki.NewEndpoint(cfg.Credential, pki.Options{Refuse: t.refuse, PrincipalConnsMax: min(principalConnsMax, cfg.ConnsOfPrincipalMax)})
-	t.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: t.endpoint, File: cfg.Keys.NodeFile(), Renew: cfg.Renew, OwnClock: cfg.Signs, Logger: cfg.Log.With("part", "security")})
+	t.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: t.endpoint, File: cfg.Keys.NodeFile(), Files: cfg.Keys.Files(), Renew: cfg.Renew, OwnClock: cfg.Signs, Logger: cfg.Log.With("part", "security")})
 	return t
 }
 
