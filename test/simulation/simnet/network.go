@@ -130,7 +130,9 @@ func (n *Network) run() {
 		if !ok {
 			return
 		}
-		if timer.Stop(); wait != never {
+		if wait == never {
+			timer.Stop()
+		} else {
 			timer.Reset(wait)
 		}
 		select {
