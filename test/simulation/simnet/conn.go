@@ -337,6 +337,34 @@ func (c *Conn) failLocked(err error) {
 	if c.closed {
 		c.releaseLocked()
 	}
+	if p := c.out.dst; p != nil {
+		p.probeLocked(1)
+	}
+}
+
+// probes is how many keepalive probes of a connection fail before it does.
+const probes = 9
+
+// probeLocked checks a connection whose other end is gone, after Config.KeepAlive. The other end's
+// host answers with a reset. A connection with two ends needs no probe.
+func (c *Conn) probeLocked(count int) {
+	if c.gone {
+		return
+	}
+	c.net.afterLocked(c.net.cfg.KeepAlive, func(time.Duration) {
+		there, other := c.out.path, c.out.dst.host
+		switch {
+		case c.gone:
+			return
+		case count >= probes:
+			c.net.emitLocked(TimedOut, c.host, other, c.id, 0, 0)
+			c.failLocked(syscall.ETIMEDOUT)
+			return
+		case !there.cut && other.up && !c.in.path.cut:
+			c.net.resetLocked(c, c.in.path, other, 0, syscall.ECONNRESET)
+		}
+		c.probeLocked(count + 1)
+	})
 }
 
 // forgetLocked ends a connection that was closed and has nothing left to send.

@@ -461,7 +461,7 @@ func TestPowerLoss(t *testing.T) {
 		w.write(b, "in flight")
 		w.b.Kill(true)
 		w.wantRead(late, "in flight")
-		_ = idle.SetReadDeadline(time.Now().Add(time.Hour))
+		_ = idle.SetReadDeadline(time.Now().Add(time.Minute))
 		w.wantReadError(idle, os.ErrDeadlineExceeded)
 		start := time.Now()
 		w.write(early, "x")
@@ -479,6 +479,13 @@ func TestPowerLoss(t *testing.T) {
 		a, b := w.pair()
 		w.write(a, "new")
 		w.wantRead(b, "new")
+
+		_ = idle.SetReadDeadline(time.Now().Add(time.Minute))
+		w.wantReadError(idle, syscall.ECONNRESET) // by a probe
+		start = time.Now()
+		w.b.Kill(true)
+		w.wantReadError(a, syscall.ETIMEDOUT)
+		w.took(start, 135*time.Second, 136*time.Second)
 	})
 }
 

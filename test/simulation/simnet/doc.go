@@ -21,7 +21,8 @@
 //
 // Close sends the buffered data and then the end of the stream; if the host has data that was not
 // read, it resets the connection. Data for a connection that the host does not have is answered
-// with a reset. Acknowledgements and window updates take no time. There are no keepalive probes.
+// with a reset. Acknowledgements and window updates take no time.
+// Keepalive probes find that the other end is gone; an idle connection survives any cut.
 //
 // # UDP
 //

@@ -22,7 +22,7 @@ const (
 	TimedOut      // a connection or a dial failed by timeout
 	LinkCut
 	LinkHealed
-	HostKilled
+	HostKilled // Bytes is 1 for a loss of power
 	HostUp
 )
 

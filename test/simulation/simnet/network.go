@@ -33,6 +33,9 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// UserTimeout is how long sent data may stay unacknowledged. Default 15 s.
 	UserTimeout time.Duration
+	// KeepAlive is the time between probes of a connection whose other end is gone. After nine it
+	// fails. Default 15 s.
+	KeepAlive time.Duration
 	// RetransmitTimeout is the time to the first retransmission, which doubles with each. Default
 	// 200 ms.
 	RetransmitTimeout time.Duration
@@ -57,6 +60,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.PacketQueue, 1024)
 	setDefault(&c.ConnectTimeout, 127*time.Second)
 	setDefault(&c.UserTimeout, 15*time.Second)
+	setDefault(&c.KeepAlive, 15*time.Second)
 	setDefault(&c.RetransmitTimeout, 200*time.Millisecond)
 	return c
 }
@@ -130,7 +134,9 @@ func (n *Network) run() {
 		if !ok {
 			return
 		}
-		if timer.Stop(); wait != never {
+		if wait == never {
+			timer.Stop()
+		} else {
 			timer.Reset(wait)
 		}
 		select {
