@@ -157,6 +157,16 @@ func (c Config) validate() error {
 	return nil
 }
 
+// RuntimeMemory returns the memory limit of the Go runtime for a process that is this node and nothing else, in bytes. A node does not set
+// it: it is that of the process, which may have several nodes.
+func (c Config) RuntimeMemory() (int64, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return 0, err
+	}
+	return c.budget().Runtime, nil
+}
+
 // budget divides the node's memory.
 func (c Config) budget() budget.Budget {
 	locks := lockserver.ShareOf(c.MemoryBytes, authz.OpenClients)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,7 +164,6 @@ func prepare(cfg Config) (*Node, error) {
 // run starts everything. After an error nothing runs.
 func (n *Node) run(ctx context.Context) error {
 	n.life.enter("the data folders")
-	debug.SetMemoryLimit(n.cfg.budget().Runtime)
 	listener, err := n.listen()
 	if err != nil {
 		n.cancel()
