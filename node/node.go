@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,7 +164,6 @@ func prepare(cfg Config) (*Node, error) {
 // run starts everything. After an error nothing runs.
 func (n *Node) run(ctx context.Context) error {
 	n.life.enter("the data folders")
-	debug.SetMemoryLimit(n.cfg.budget().Runtime)
 	listener, err := n.listen()
 	if err != nil {
 		n.cancel()
@@ -183,7 +181,7 @@ func (n *Node) run(ctx context.Context) error {
 
 // listen opens the node's port first: a second process on the same port must not touch any data.
 func (n *Node) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", n.cfg.Listen)
+	l, err := n.cfg.Network.Listen(n.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for clients: %w", err)
 	}
@@ -282,7 +280,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.life.enter("its tablet server")
-	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.Client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
+	if n.client, err = client.Open(ctx, n.RPCAddr(), client.Config{Dial: connector{n}.toAny, Logger: n.log.With("part", "client")}); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))

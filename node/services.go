@@ -41,8 +41,7 @@ func (n *Node) newServices() {
 	n.candidate = candidate.New(candidate.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Meta: &n.meta, Stable: n.cfg.VoterStable})
 	theMaster, rows := n.candidate.Master, func() *metarows.Table { return n.rows }
 	masterEpoch := n.candidate.Epoch
-	n.dialer = dialer.New(dialer.Config{ID: n.self.ID, Cluster: n.self.Cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
-		Transport: func() *certs.Transport { return n.security }})
+	n.dialer = dialer.New(dialer.Config{ID: n.self.ID, Cluster: n.self.Cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) }, Connect: connector{n}.toNode})
 	n.quorum = quorum.Config{ID: n.self.ID, Leased: func() bool { return n.tabletServer.Leased() },
 		Members: func() []gossip.Member { return n.members.Gossiped() }, Group: func() quorum.Group {
 			if group := n.raftGroup(); group != nil { // not a nil pointer in an interface
@@ -72,7 +71,7 @@ func (n *Node) newServices() {
 			}
 			return nil
 		}, Members: n.members.Gossiped, Addresses: n.members.Addresses, Connect: func(ctx context.Context, addr string) (*rpc.Conn, error) {
-			return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: n.security.Dialer("")})
+			return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: connector{n}.toAny})
 		}})
 	n.blockStore = blockstore.New(blockstore.Config{Background: &n.background, Log: n.log, FS: n.cfg.FS, DataDirs: n.cfg.DataDirs, ExtentBytes: n.cfg.ExtentBytes, Reserve: n.disks.Reserve,
 		Budget: n.cfg.budget(), Locks: n.locks, Meta: &n.meta, Catalog: &n.catalog, Members: n.blobMembers, Unready: n.unready})

@@ -31,7 +31,7 @@ type Config struct {
 	// AddressOf returns the current address of a node, Addresses those of all other nodes that are known.
 	AddressOf func(id string) (string, bool)
 	Addresses func() []string
-	// Dial connects to a node at an address, DialAny to any node of the cluster at one. DialAny is nil for TCP without TLS.
+	// Dial connects to a node at an address, DialAny to any node of the cluster at one.
 	Dial    func(ctx context.Context, id, addr string) (net.Conn, error)
 	DialAny func(ctx context.Context, addr string) (net.Conn, error)
 	// RequireNode returns an error unless the connection is from that node. Nil on an open node.
