@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"time"
 )
 
@@ -62,3 +63,16 @@ func Collect() { runtime.GC() }
 
 // Counters returns how often the clock has jumped, and how often a goroutine of a process was run.
 func Counters() (jumps, switches uint64) { return counters() }
+
+// CollectIfGrown calls Collect if the program has allocated more than a number of bytes since.
+func CollectIfGrown(bytes uint64) {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	if now := sample[0].Value.Uint64(); now-collected > bytes {
+		collected = now
+		Collect()
+	}
+}
+
+// collected is what was allocated at the last collection.
+var collected uint64
