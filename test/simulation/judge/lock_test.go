@@ -126,7 +126,7 @@ var rightTests = []judged{
 		op.Outcome, op.Return = workload.Unknown, workload.Infinity
 		h.readAs("u")
 	}},
-	{"right: granted but denied", "rights", func(h *history) {
+	{"right: granted but denied", "granted rights", func(h *history) {
 		h.create()
 		h.right(workload.Grant, "read")
 		denied(h.readAs("u"))
