@@ -23,7 +23,8 @@
 //	SJ5. The reads of different clients in the end are equal (final reads).
 //	SJ6. Operations on a file of the lock service are linearizable (files), and those on a lock that is held exclusively (locks).
 //	SJ7. Two sessions hold a lock at the same time only if both holds are shared. Generations of a lock grow (holds).
-//	SJ8. No operation of a user is acknowledged that was called after the revocation of its right returned (rights).
+//	SJ8. No operation of a user is acknowledged that was called after the revocation of its right returned (rights),
+//	     and none is rejected that was called after the grant returned (granted rights).
 //	SJ9. A stored blob is listed, and read as it was written, until its deletion is called. After the deletion returned it is not listed
 //	     (blobs).
 //	SJ10. The tablets of each table cover the key space once, and no tablet is in two rows of METADATA (METADATA).

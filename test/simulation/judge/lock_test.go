@@ -126,7 +126,7 @@ var rightTests = []judged{
 		op.Outcome, op.Return = workload.Unknown, workload.Infinity
 		h.readAs("u")
 	}},
-	{"right: granted but denied", "rights", func(h *history) {
+	{"right: granted but denied", "granted rights", func(h *history) {
 		h.create()
 		h.right(workload.Grant, "read")
 		denied(h.readAs("u"))
@@ -179,14 +179,11 @@ func TestUndecided(t *testing.T) {
 }
 
 // metaRow returns a row of METADATA.
-func metaRow(tableID, id uint64, start, end, server string, split bool) *table.Row {
+func metaRow(tableID, id uint64, start, end, server string) *table.Row {
 	m := &tablet.Meta{ID: id, Table: tableID, Start: []byte(start), End: []byte(end)}
 	row := &metadata.Row{Table: tableID, Generation: metadata.FirstGeneration(id), Server: server, Meta: tablet.EncodeMeta(m)}
 	if end != "" {
 		row.End = []byte(end)
-	}
-	if split {
-		row.Split = tablet.EncodeMeta(&tablet.Meta{ID: id + 1000, Table: tableID, Start: []byte(start), End: []byte("f")})
 	}
 	r := &table.Row{Key: row.Key()}
 	for _, x := range metadata.Create(row, "").Else {
@@ -199,20 +196,21 @@ func metaRow(tableID, id uint64, start, end, server string, split bool) *table.R
 
 // TestCheck tests the check of METADATA.
 func TestCheck(t *testing.T) {
-	own := metaRow(metadata.TableID, metadata.FirstTabletID, string(metadata.RootEnd()), "", "s1", false)
+	own := metaRow(metadata.TableID, metadata.FirstTabletID, string(metadata.RootEnd()), "", "s1")
 	for name, test := range map[string]struct {
 		rows []*table.Row
 		bad  int
 	}{
-		"right":            {[]*table.Row{own, metaRow(20, 30, "", "g", "s1", false), metaRow(20, 31, "g", "", "s2", false)}, 0},
-		"a gap":            {[]*table.Row{own, metaRow(20, 30, "", "g", "s1", false), metaRow(20, 31, "h", "", "s2", false)}, 1},
-		"an overlap":       {[]*table.Row{own, metaRow(20, 30, "", "g", "s1", false), metaRow(20, 31, "f", "", "s2", false)}, 1},
-		"a split":          {[]*table.Row{own, metaRow(20, 30, "", "g", "s1", false), metaRow(20, 31, "", "", "s1", true)}, 0},
-		"no first":         {[]*table.Row{own, metaRow(20, 31, "g", "", "s2", false)}, 1},
-		"no last":          {[]*table.Row{own, metaRow(20, 30, "", "g", "s1", false), metaRow(21, 32, "", "", "s2", false)}, 1},
-		"a tablet twice":   {[]*table.Row{own, metaRow(20, 30, "", "g", "s1", false), metaRow(20, 30, "g", "", "s2", false)}, 1},
-		"no METADATA":      {[]*table.Row{metaRow(20, 30, "", "", "s1", false)}, 1},
-		"a row of no form": {[]*table.Row{own, {Key: []byte("x")}, metaRow(20, 30, "", "", "s1", false)}, 1},
+		"right":            {[]*table.Row{own, metaRow(20, 30, "", "g", "s1"), metaRow(20, 31, "g", "", "s2")}, 0},
+		"a gap":            {[]*table.Row{own, metaRow(20, 30, "", "g", "s1"), metaRow(20, 31, "h", "", "s2")}, 1},
+		"after a split":    {[]*table.Row{own, metaRow(20, 30, "", "g", "s1"), metaRow(20, 31, "", "", "s1")}, 0},
+		"two without end":  {[]*table.Row{own, metaRow(20, 30, "", "", "s1"), metaRow(20, 31, "", "", "s1")}, 1},
+		"another end":      {[]*table.Row{own, {Key: metaRow(20, 30, "", "h", "s1").Key, Cells: metaRow(20, 30, "", "g", "s1").Cells}, metaRow(20, 31, "g", "", "s1")}, 1},
+		"no first":         {[]*table.Row{own, metaRow(20, 31, "g", "", "s2")}, 1},
+		"no last":          {[]*table.Row{own, metaRow(20, 30, "", "g", "s1"), metaRow(21, 32, "", "", "s2")}, 1},
+		"a tablet twice":   {[]*table.Row{own, metaRow(20, 30, "", "g", "s1"), metaRow(20, 30, "g", "", "s2")}, 1},
+		"no METADATA":      {[]*table.Row{metaRow(20, 30, "", "", "s1")}, 1},
+		"a row of no form": {[]*table.Row{own, {Key: []byte("x")}, metaRow(20, 30, "", "", "s1")}, 1},
 	} {
 		if bad := Check(test.rows, nil, 1); len(bad) != test.bad {
 			t.Errorf("%s: %v, want %d", name, bad, test.bad)

@@ -56,7 +56,7 @@ func rights(ops []workload.Op) (all []Violation) {
 			text := fmt.Sprintf("%s of user %s on table %s is acknowledged without a right", op.Kind, op.User, op.Table)
 			all = append(all, violation("rights", text, append(slices.Concat(given, taken), op)...))
 		case op.Outcome == workload.Failed && (op.Reason == workload.Denied || op.Reason == workload.NoTable) && granted(&op, given, taken, drops):
-			all = append(all, violation("rights", fmt.Sprintf("%s of user %s on table %s is rejected although the right was granted", op.Kind, op.User, op.Table), append(given, op)...))
+			all = append(all, violation("granted rights", fmt.Sprintf("%s of user %s on table %s is rejected although the right was granted", op.Kind, op.User, op.Table), append(given, op)...))
 		}
 	}
 	return all

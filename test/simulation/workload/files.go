@@ -57,7 +57,7 @@ func (c *lockClient) do(all, ctx context.Context, f Feature) {
 	case Watches:
 		c.watch(all, ctx)
 	}
-	if c.r.IntN(100) == 0 {
+	if c.r.IntN(100) == 0 && c.s != nil {
 		c.endSession(all)
 	}
 }
