@@ -98,11 +98,16 @@ type Plan struct {
 	EraLength time.Duration
 	// ValueMax is the maximum size of a value, in bytes, BlobMax of a blob.
 	ValueMax, BlobMax int
-	// Pace bounds the pause of a client after an operation.
-	Pace time.Duration
+	// Pace bounds the pause of a client after an operation, and Rest that after Burst operations.
+	Pace, Rest time.Duration
+	Burst      int
 	// TimeoutMin and TimeoutMax bound the time of one operation.
 	TimeoutMin, TimeoutMax time.Duration
 }
+
+// opsPerSecond is about how many operations all clients make together, in the mean. More find less
+// for the same computing time: what happens between operations matters.
+const opsPerSecond = 40
 
 // NewPlan returns the plan with that seed. Users have rights only in a secured cluster.
 func NewPlan(seed uint64, secured bool, clients int) Plan {
@@ -114,6 +119,8 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 		Pace:       time.Duration(5<<r.IntN(6)) * time.Millisecond,
 		TimeoutMin: 500 * time.Millisecond, TimeoutMax: time.Duration(2+r.IntN(14)) * time.Second,
 	}
+	p.Burst = 5 + r.IntN(36)
+	p.Rest = time.Duration(float64(2*clients*p.Burst) / opsPerSecond * float64(time.Second))
 	for _, f := range features {
 		// Both numbers are drawn even if the feature is off, so that one feature does not change
 		// the others.

@@ -122,7 +122,7 @@ func TestSmoke(t *testing.T) {
 func smoke(t *testing.T, l *loopback, secured bool) {
 	plan := workload.NewPlan(testseed.New(t), secured, 8)
 	plan.Features = workload.AllFeatures(secured)
-	plan.Pace, plan.EraLength = 5*time.Millisecond, time.Second
+	plan.Pace, plan.Rest, plan.EraLength = 5*time.Millisecond, 0, time.Second
 	w := workload.New(l, plan)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()

@@ -131,13 +131,16 @@ func (c *worker) work(ctx context.Context) {
 	for _, f := range c.plan.Features {
 		total += f.Weight
 	}
-	for ctx.Err() == nil {
+	for i := 1; ctx.Err() == nil; i++ {
 		n := c.r.IntN(total)
 		for _, f := range c.plan.Features {
 			if n -= f.Weight; n < 0 {
 				c.do(ctx, f.Feature)
 				break
 			}
+		}
+		if i%c.plan.Burst == 0 && c.plan.Rest > 0 {
+			c.pause(ctx, c.plan.Rest)
 		}
 		c.pause(ctx, c.plan.Pace)
 	}
