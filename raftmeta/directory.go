@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/raftmeta/storage"
 )
 
@@ -36,11 +37,8 @@ type dataDir struct {
 // prepare creates the data directory if necessary, and locks out other processes.
 func (d *dataDir) prepare() error {
 	fsys, dir := d.cfg.FS, d.cfg.Dir
-	if err := fsys.MkdirAll(dir); err != nil {
-		return fmt.Errorf("create data directory: %w", err)
-	}
-	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("sync parent of data directory: %w", err)
+	if err := vfs.MakeDir(fsys, dir); err != nil {
+		return fmt.Errorf("data directory: %w", err)
 	}
 	lock, err := storage.LockDir(fsys, dir)
 	d.lock = lock

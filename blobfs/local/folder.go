@@ -165,7 +165,7 @@ func (f *folder) prepare(readOnly bool) error {
 		}
 	} else {
 		for _, dir := range []string{f.path, filepath.Join(f.path, blobsDir), filepath.Join(f.path, logsDir)} {
-			if err := mkdirDurable(f.fs, dir); err != nil {
+			if err := vfs.MakeDir(f.fs, dir); err != nil {
 				return err
 			}
 		}
@@ -187,23 +187,6 @@ func (f *folder) unlock() error {
 		return nil
 	}
 	return f.lock.Close()
-}
-
-// mkdirDurable creates dir and its missing parents.
-func mkdirDurable(fsys vfs.FS, dir string) error {
-	if _, _, err := fsys.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := mkdirDurable(fsys, parent); err != nil {
-			return err
-		}
-	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return err
-	}
-	return fsys.SyncDir(parent)
 }
 
 // pick selects the folder for a new extent of up to need bytes and adds it to committed;

@@ -95,7 +95,7 @@ func checkMode(file vfs.File, name string) error {
 // Write replaces the content of the file, which is accessible only to its owner. Content and name
 // are durable when it returns nil. Missing directories are created with access for the owner only.
 func (f Files) Write(name string, content []byte) error {
-	if err := makeDir(f.fs, filepath.Dir(name)); err != nil {
+	if err := vfs.MakeDir(f.fs, filepath.Dir(name)); err != nil {
 		return err
 	}
 	return vfs.WriteFile(f.fs, name, content)
@@ -113,19 +113,3 @@ func (f Files) Remove(name string) error {
 	return err
 }
 
-// makeDir creates a directory and its parents, all with durable names.
-func makeDir(fsys vfs.FS, dir string) error {
-	if _, _, err := fsys.Stat(dir); err == nil {
-		return nil
-	}
-	up := filepath.Dir(dir)
-	if up != dir {
-		if err := makeDir(fsys, up); err != nil {
-			return err
-		}
-	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return err
-	}
-	return fsys.SyncDir(up)
-}

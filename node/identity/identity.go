@@ -84,7 +84,7 @@ func (d *dataFolder) write(i Identity) error {
 	if err != nil {
 		return err
 	}
-	if err := makeDir(d.fs, d.path); err != nil {
+	if err := vfs.MakeDir(d.fs, d.path); err != nil {
 		return err
 	}
 	if err := vfs.WriteFile(d.fs, filepath.Join(d.path, file), append(b, '\n')); err != nil {
@@ -92,17 +92,6 @@ func (d *dataFolder) write(i Identity) error {
 	}
 	d.ident = &i
 	return nil
-}
-
-// makeDir creates a folder and makes its name durable.
-func makeDir(fsys vfs.FS, path string) error {
-	if _, _, err := fsys.Stat(path); err == nil {
-		return nil
-	}
-	if err := fsys.MkdirAll(path); err != nil {
-		return err
-	}
-	return fsys.SyncDir(filepath.Dir(path))
 }
 
 func randomHex(bytes int) string {

@@ -30,7 +30,7 @@ func LockFS(fsys vfs.FS, dataDirs []string) (unlock func(), err error) {
 		return nil, errors.New("lock data folders: not supported by this system")
 	}
 	for _, dir := range dataDirs {
-		if err = fsys.MkdirAll(dir); err == nil {
+		if err = vfs.MakeDir(fsys, dir); err == nil {
 			var l io.Closer
 			if l, err = locker.Lock(filepath.Join(dir, lockFile)); err == nil {
 				held = append(held, l)

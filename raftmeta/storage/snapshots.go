@@ -68,11 +68,8 @@ type Snapshots struct {
 // is called after a failed fsync, and onDamage, which may be nil, with a *CorruptError if a snapshot
 // turns out to be corrupt while raft runs. Neither may block.
 func OpenSnapshots(fsys vfs.FS, dir string, onFail, onDamage func(error)) (*Snapshots, error) {
-	if err := fsys.MkdirAll(dir); err != nil {
-		return nil, fmt.Errorf("create snapshot directory: %w", err)
-	}
-	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return nil, fmt.Errorf("sync data directory: %w", err)
+	if err := vfs.MakeDir(fsys, dir); err != nil {
+		return nil, fmt.Errorf("snapshot directory: %w", err)
 	}
 	names, err := fsys.ReadDir(dir)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -129,10 +128,7 @@ func Open(cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
-		return nil, err
-	}
-	if err := cfg.FS.SyncDir(filepath.Dir(cfg.Dir)); err != nil {
+	if err := vfs.MakeDir(cfg.FS, cfg.Dir); err != nil {
 		return nil, err
 	}
 	l := &Log{cfg: cfg}

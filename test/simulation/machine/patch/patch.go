@@ -81,7 +81,9 @@ func Build(ctx context.Context, dir, pkg, program string, tags []string, args ..
 		return err
 	}
 	all := append([]string{"build", "-overlay", overlay, "-tags", strings.Join(append(tags, Tag), ","), "-o", program}, args...)
-	if out, err := exec.CommandContext(ctx, "go", append(all, pkg)...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(ctx, "go", append(all, pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s with the patched runtime: %w\n%s", pkg, err, out)
 	}
 	return nil
