@@ -271,7 +271,7 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	k := call{method: api.MethodScanNext, dest: f.at, encode: req.Append}
+	k := call{method: api.MethodScanNext, dest: f.at, encode: req.Append, safe: planted.On(planted.ScanNextAgain)}
 	err := f.do(ctx, &k, b)
 	f.misrouted = k.misrouted.relocate
 	return err

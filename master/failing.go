@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 const (
@@ -31,7 +33,7 @@ type loadRecord struct {
 
 // failing reports whether the server is to be assigned tablets only if there is no other.
 func (r *loadRecord) failing(now time.Time) bool {
-	return (r.stalled || len(r.failed) >= failingTablets) && now.Sub(r.last) < failingTime
+	return !planted.On(planted.FailingServerLightest) && (r.stalled || len(r.failed) >= failingTablets) && now.Sub(r.last) < failingTime
 }
 
 // errReplan ends an order that waits at a failing server: the tablet may be assigned to another

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // TabletServer is a live instance of a tablet server: it holds the lock of its server file. Each
@@ -377,7 +378,7 @@ func (p *planner) assignOne(t *Tablet) bool {
 			return true
 		}
 		// The server acquired the tablet and did not serve it, or lost it since.
-		if f := p.state.Failed[t.Key]; f.Lasting && f.Server == v.Name {
+		if f := p.state.Failed[t.Key]; f.Lasting && f.Server == v.Name && !planted.On(planted.LogIDKept) {
 			if to := p.lightest(t.OfMetadata(), v.Name); to != "" && to != v.Name {
 				p.add(Order{Kind: Unload, Tablet: *t, Server: v.Name, To: to, Why: "its server fails to load it"})
 				return false
@@ -386,7 +387,7 @@ func (p *planner) assignOne(t *Tablet) bool {
 		p.load(t, v.Name, "its server does not have it")
 		return false
 	}
-	if t.Server != "" && !p.state.Recovered[t.Server] {
+	if t.Server != "" && !p.state.Recovered[t.Server] && !planted.On(planted.LoadBeforeSorted) {
 		p.recover(t.Server)
 		return false
 	}
@@ -582,7 +583,7 @@ func Unneeded(s *TabletState) []string {
 		}
 		needed[t.Server] = true
 		for _, r := range t.Recoveries {
-			needed[r] = true
+			needed[r] = !planted.On(planted.LogsRemovedEarly)
 		}
 	}
 	dead := slices.Concat(s.Logs, slices.Sorted(maps.Keys(s.Recovered)))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // plan is the state that the rules work on.
@@ -77,7 +79,7 @@ func (p *plan) able(id string, least time.Duration) bool {
 		return false
 	}
 	s := p.servers[id]
-	return s.Alive && !s.Draining && !s.Full && !s.Deferred && s.Since >= least && p.silent[id] < p.stable
+	return s.Alive && !s.Draining && (!s.Full && !s.Deferred || planted.On(planted.VotersFrozen)) && s.Since >= least && p.silent[id] < p.stable
 }
 
 // choose chooses the servers that should vote: the voters that are not lost, then able nodes in the

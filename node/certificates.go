@@ -54,7 +54,9 @@ func (n *Node) newCertificates() {
 }
 
 // keys returns the node's directory of keys.
-func (n *Node) keys() keydir.Dir { return keydir.At(n.cfg.Security).SealedBy(n.passphrase) }
+func (n *Node) keys() keydir.Dir {
+	return keydir.On(n.cfg.FS, n.cfg.Security).SealedBy(n.passphrase)
+}
 
 // enrol makes a host without keys, or a node whose certificate has expired, a node of the cluster, if there is a join token.
 func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
@@ -65,7 +67,7 @@ func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
 	if addr, err := advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
 		own = advertise.Host(addr)
 	}
-	members, err := enrol.Host(ctx, enrol.HostConfig{Log: n.log, Keys: n.keys(), Dir: n.cfg.Security, TokenFile: n.cfg.TokenFile, Nodes: n.cfg.Join,
+	members, err := enrol.Host(ctx, enrol.HostConfig{Log: n.log, Keys: n.keys(), Dir: n.cfg.Security, TokenFile: n.cfg.TokenFile, Nodes: n.cfg.Join, Dial: n.cfg.Network.Dial,
 		Name: n.cfg.Name, Host: own, Waiting: func() { n.life.enter("a node of the cluster, to join with a token") }}, dirs)
 	for _, addr := range members {
 		if !slices.Contains(n.cfg.Join, addr) {
@@ -86,7 +88,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	}
 	n.gossipKey.Hold(keys.GossipKeys)
 	n.authority.Hold(keys.Authority, keys.Next)
-	n.security = certs.New(certs.Config{Log: n.log, Keys: n.keys(), Credential: keys.Credential, Dial: n.cfg.dial, Rejected: n.removed.Rejected,
+	n.security = certs.New(certs.Config{Log: n.log, Keys: n.keys(), Credential: keys.Credential, Dial: n.cfg.Network.Dial, Rejected: n.removed.Rejected,
 		ConnsOfPrincipalMax: budget.ConnsMax(n.cfg.MemoryBytes) / budget.PrincipalShare, ForStrangers: func(method string) bool { return n.authz.Guards[method].To == authz.Strangers },
 		Renew: n.authority.RenewOwn, Signs: n.authority.Holds})
 	n.authz.Open = false

@@ -1,20 +1,20 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"time"
 
 	"github.com/steledb/stele/internal/machine"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/raftmeta/storage"
 )
 
 // Config is the configuration of a node. Zero values mean the defaults.
@@ -75,6 +75,14 @@ type Config struct {
 	// 64 KiB. Zero means 64 MiB.
 	ExtentBytes int64
 
+	// Network is the network of all ports but HTTP. Nil means MachineNetwork.
+	Network Network
+	// FS is the file system of DataDirs and Security. Nil means the operating system's, which has all other files in any case.
+	FS vfs.FS
+	// OpenRaftLog opens the store of the lock service's log, a file below a data directory. Nil means bbolt, which needs the operating system's
+	// file system.
+	OpenRaftLog storage.OpenFunc
+
 	// Waiting, unless nil, is called with what a start waits for, each time that it changes.
 	Waiting func(what string)
 
@@ -84,8 +92,6 @@ type Config struct {
 	tabletsRequestedMax int64         // if not zero, for tests
 	rolloverPeriod      time.Duration // if not zero, for tests
 	keysByHand          bool          // for tests, which make each step of a rotation of the gossip key themselves
-	// dial, if not nil, connects to other nodes below TLS, for tests.
-	dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // MemoryMin is the least memory of a node.
@@ -98,6 +104,12 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
 		setDefault(&c.Name, "stele")
+	}
+	if c.Network == nil {
+		c.Network = MachineNetwork()
+	}
+	if c.FS == nil {
+		c.FS = vfs.OS()
 	}
 	if c.VoterStable == 0 {
 		c.VoterStable = 10 * time.Second
@@ -143,6 +155,16 @@ func (c Config) validate() error {
 		return fmt.Errorf("memory is %d bytes, must be at least %d (256 MiB)", c.MemoryBytes, MemoryMin)
 	}
 	return nil
+}
+
+// RuntimeMemory returns the memory limit of the Go runtime for a process that is this node and nothing else, in bytes. A node does not set
+// it: it is that of the process, which may have several nodes.
+func (c Config) RuntimeMemory() (int64, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return 0, err
+	}
+	return c.budget().Runtime, nil
 }
 
 // budget divides the node's memory.

@@ -76,7 +76,16 @@ func (n *Node) ServerName() string { return n.tabletServer.Current().Name }
 
 // DialWith has a node connect to others with dial.
 func (c *Config) DialWith(dial func(ctx context.Context, addr string) (net.Conn, error)) {
-	c.dial = dial
+	c.Network = dialNetwork{MachineNetwork(), dial}
+}
+
+type dialNetwork struct {
+	Network
+	dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+func (n dialNetwork) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	return n.dial(ctx, addr)
 }
 
 // Methods are those that the node answers.

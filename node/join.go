@@ -21,8 +21,8 @@ func (n *Node) newFormation() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKey.Keys(), Certified: n.security != nil,
-		Store: &n.self, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
-		Found: n.security.Cluster(), Dialer: n.security.Dialer(""),
+		Store: &n.self, FS: n.cfg.FS, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
+		Found: n.security.Cluster(), Dialer: connector{n}.toAny,
 		Admit: n.admit, Removed: n.removed.Has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
 	n.self.View(func(f *identity.Folders) {
@@ -61,7 +61,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 		return fmt.Errorf("join the cluster: it is %s, but the node's certificate belongs to %s", out.Cluster, want)
 	}
 	return n.members.Start(n.formation, out.Members, gossip.Config{
-		Bind: n.cfg.Gossip, Advertise: advertise.Host(n.cfg.Advertise), Keys: n.gossipKey.Keys(), StreamMemory: n.cfg.budget().GossipStreams,
+		Bind: n.cfg.Gossip, Open: n.cfg.Network.Gossip, Advertise: advertise.Host(n.cfg.Advertise), Keys: n.gossipKey.Keys(), StreamMemory: n.cfg.budget().GossipStreams,
 	})
 }
 

@@ -112,7 +112,8 @@ const lockMessageTimeout = 10 * time.Second
 func (n *Node) newVoter(claims net.Listener) *voter.Voter {
 	cfg := voter.Config{
 		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses,
-		Dial: n.security.DialNode, DialAny: n.security.Dialer(""),
+		Dial: connector{n}.toNode, DialAny: connector{n}.toAny,
+		FS: n.cfg.FS, OpenLog: n.cfg.OpenRaftLog,
 		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.disks.Reserve, CheckSpace: n.disks.CheckVoteSpace,
 		TakeAuthority: n.authority.TakeFrom, Publish: n.members.Publish, Enter: n.life.enter, Fail: n.life.fail,
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,7 +164,6 @@ func prepare(cfg Config) (*Node, error) {
 // run starts everything. After an error nothing runs.
 func (n *Node) run(ctx context.Context) error {
 	n.life.enter("the data folders")
-	debug.SetMemoryLimit(n.cfg.budget().Runtime)
 	listener, err := n.listen()
 	if err != nil {
 		n.cancel()
@@ -183,7 +181,7 @@ func (n *Node) run(ctx context.Context) error {
 
 // listen opens the node's port first: a second process on the same port must not touch any data.
 func (n *Node) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", n.cfg.Listen)
+	l, err := n.cfg.Network.Listen(n.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for clients: %w", err)
 	}
@@ -211,7 +209,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.removed.Load(dirs.Cluster)
-	if err := n.authz.OpenAudit(n.cfg.Security, dirs.Node, n.cfg.AuditTo, n.log); err != nil {
+	if err := n.authz.OpenAudit(n.cfg.FS, n.cfg.Security, dirs.Node, n.cfg.AuditTo, n.log); err != nil {
 		return err
 	}
 	early := n.authority.Holds()
@@ -257,14 +255,14 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 // takeFolders inspects and locks the data directories before the node is visible to others, because another process may be the
 // node. Errors are found before any directory is created.
 func (n *Node) takeFolders() (*identity.Folders, error) {
-	if _, err := identity.Inspect(n.cfg.DataDirs); err != nil {
+	if _, err := identity.InspectFS(n.cfg.FS, n.cfg.DataDirs); err != nil {
 		return nil, err
 	}
 	var err error
-	if n.unlock, err = identity.Lock(n.cfg.DataDirs); err != nil {
+	if n.unlock, err = identity.LockFS(n.cfg.FS, n.cfg.DataDirs); err != nil {
 		return nil, err
 	}
-	return identity.Inspect(n.cfg.DataDirs) // another process may have changed them before it ended
+	return identity.InspectFS(n.cfg.FS, n.cfg.DataDirs) // another process may have changed them before it ended
 }
 
 // openEncryption reads the master keys and checks the data directories against them, before anything is written.
@@ -272,7 +270,7 @@ func (n *Node) openEncryption(ctx context.Context) (err error) {
 	if n.masterKeys, err = n.cfg.Encryption.Await(ctx, n.log, func() { n.life.enter("the command that prints the master keys") }); err != nil {
 		return err
 	}
-	return blobfs.CheckEncryption(blobfs.Config{Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
+	return blobfs.CheckEncryption(blobfs.Config{FS: n.cfg.FS, Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
 }
 
 // openData opens the block store and the tablet server.
@@ -282,7 +280,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.life.enter("its tablet server")
-	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.Client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
+	if n.client, err = client.Open(ctx, n.RPCAddr(), client.Config{Dial: connector{n}.toAny, Logger: n.log.With("part", "client")}); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))

@@ -19,7 +19,7 @@ import (
 func (n *Node) newOperations() {
 	n.nodeAdmin = nodeadmin.New(nodeadmin.Config{Log: n.log, Self: &n.self, Catalog: &n.catalog, Members: n.members, Removed: n.removed, Changes: n.changes,
 		Peers: &n.peers, Group: n.raftGroup, CheckLeader: n.quorum.Check, LeaderAddress: func() string { return n.meta.Client.LeaderAddress() }, LastMaster: n.epochs.Last})
-	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
+	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, FS: n.cfg.FS, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: n.candidate.Master,
 		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.blockStore.Store})
 	n.monitor = monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,

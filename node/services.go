@@ -41,8 +41,7 @@ func (n *Node) newServices() {
 	n.candidate = candidate.New(candidate.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Meta: &n.meta, Stable: n.cfg.VoterStable})
 	theMaster, rows := n.candidate.Master, func() *metarows.Table { return n.rows }
 	masterEpoch := n.candidate.Epoch
-	n.dialer = dialer.New(dialer.Config{ID: n.self.ID, Cluster: n.self.Cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) },
-		Transport: func() *certs.Transport { return n.security }})
+	n.dialer = dialer.New(dialer.Config{ID: n.self.ID, Cluster: n.self.Cluster, AddressOf: func(id string) (string, bool) { return n.members.AddressOf(id) }, Connect: connector{n}.toNode})
 	n.quorum = quorum.Config{ID: n.self.ID, Leased: func() bool { return n.tabletServer.Leased() },
 		Members: func() []gossip.Member { return n.members.Gossiped() }, Group: func() quorum.Group {
 			if group := n.raftGroup(); group != nil { // not a nil pointer in an interface
@@ -51,14 +50,14 @@ func (n *Node) newServices() {
 			return nil
 		}}
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Meta: &n.meta, CheckLeader: n.quorum.Check, Serving: n.checkServing}
-	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.self.ID, Cluster: n.self.Cluster,
+	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, FS: n.cfg.FS, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.self.ID, Cluster: n.self.Cluster,
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: func(ctx context.Context, id string) error { return n.nodeAdmin.CheckQuorumWithout(ctx, id) }, Fail: n.life.fail, Forget: func(gone map[string]bool) {
 			n.members.ForgetRemoved(gone)
 			if n.security != nil {
 				n.background.Go(func() { n.security.DisconnectRemoved(n.ctx, gone) })
 			}
 		}})
-	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: func() map[string]bool { return n.blockStore.Retired() }, Fail: n.life.fail})
+	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, FS: n.cfg.FS, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: func() map[string]bool { return n.blockStore.Retired() }, Fail: n.life.fail})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
 		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
 		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialer.Dial})
@@ -72,9 +71,9 @@ func (n *Node) newServices() {
 			}
 			return nil
 		}, Members: n.members.Gossiped, Addresses: n.members.Addresses, Connect: func(ctx context.Context, addr string) (*rpc.Conn, error) {
-			return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: n.security.Dialer("")})
+			return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: connector{n}.toAny})
 		}})
-	n.blockStore = blockstore.New(blockstore.Config{Background: &n.background, Log: n.log, DataDirs: n.cfg.DataDirs, ExtentBytes: n.cfg.ExtentBytes, Reserve: n.disks.Reserve,
+	n.blockStore = blockstore.New(blockstore.Config{Background: &n.background, Log: n.log, FS: n.cfg.FS, DataDirs: n.cfg.DataDirs, ExtentBytes: n.cfg.ExtentBytes, Reserve: n.disks.Reserve,
 		Budget: n.cfg.budget(), Locks: n.locks, Meta: &n.meta, Catalog: &n.catalog, Members: n.blobMembers, Unready: n.unready})
 	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
 		Authz: n.authz, Group: func() lockserver.Group {
@@ -107,7 +106,7 @@ func (n *Node) newServices() {
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
 		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster})
-	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Meta: &n.meta,
+	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, FS: n.cfg.FS, NodeName: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.blockStore.Store, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots})
 	n.locator = func() locate.Locator { return n.client }

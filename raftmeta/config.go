@@ -88,9 +88,12 @@ type Config struct {
 	// api.SetOptions.Owner. It must not block. Nil means that such changes are charged to no user.
 	QuotaOf func(owner string) Quota
 
-	// FS is the file system for everything except the log, whose store always uses the operating
-	// system's. Nil means the operating system's. Tests use it to inject faults.
+	// FS is the file system of Dir. Nil means the operating system's. bbolt, the default store of the
+	// log, uses the operating system's in any case: another FS needs another OpenLog too.
 	FS vfs.FS
+
+	// OpenLog opens or creates the store of the log. Nil means storage.OpenBolt.
+	OpenLog storage.OpenFunc
 
 	// Logger receives messages for the operator. Nil discards them.
 	Logger *slog.Logger
@@ -120,9 +123,6 @@ type Config struct {
 
 	// Clock measures leases and lock-delays. Nil means the machine's clock.
 	Clock Clock
-
-	// wrapLog, in tests, wraps the store of the log.
-	wrapLog func(storage.Backend) storage.Backend
 }
 
 // NamespaceBytesMax bounds the sum of paths, contents and ACL names of all files and directories.

@@ -54,7 +54,7 @@ func TestAnswerLostThenLeaderDies(t *testing.T) {
 		if id != "n3" {
 			return
 		}
-		cfg.wrapLog = func(b storage.Backend) storage.Backend {
+		cfg.OpenLog = wrapBolt(func(b storage.Backend) storage.Backend {
 			return &storeHook{b, func() {
 				lose.Do(func() {
 					trans := c.group("n3").trans
@@ -65,7 +65,7 @@ func TestAnswerLostThenLeaderDies(t *testing.T) {
 					}
 				})
 			}}
-		}
+		})
 	})
 	compacted(t, c)
 	for _, id := range []string{"n2", "n3"} {
@@ -191,7 +191,7 @@ func TestOldSnapshotMayBeDamaged(t *testing.T) {
 		}
 		flipBit(t, files[0], at)
 		var problems []error
-		if err := Verify(t.Context(), nil, dir, func(p error) { problems = append(problems, p) }); err != nil || len(problems) != 1 {
+		if err := Verify(t.Context(), nil, dir, nil, func(p error) { problems = append(problems, p) }); err != nil || len(problems) != 1 {
 			t.Errorf("verify: %v, %v", problems, err)
 		}
 		g, err = Open(Config{Dir: dir, ID: "n1"})

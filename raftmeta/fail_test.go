@@ -15,6 +15,17 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
+// wrapBolt opens a bbolt log, wrapped.
+func wrapBolt(wrap func(storage.Backend) storage.Backend) storage.OpenFunc {
+	return func(file string) (storage.Backend, error) {
+		b, err := storage.OpenBolt(file)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(b), nil
+	}
+}
+
 // openFailing opens a group whose disk can be made to fail, without the cleanup that expects a
 // clean end.
 func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
@@ -23,10 +34,10 @@ func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 	var disk *slowBolt
 	cfg.Dir, cfg.ID = tb.TempDir(), "n1"
 	cfg.OnFatal = func(err error) { fatal <- err }
-	cfg.wrapLog = func(b storage.Backend) storage.Backend {
+	cfg.OpenLog = wrapBolt(func(b storage.Backend) storage.Backend {
 		disk = &slowBolt{Backend: b}
 		return disk
-	}
+	})
 	g, err := Open(cfg)
 	if err != nil {
 		tb.Fatal(err)

@@ -172,7 +172,7 @@ func TestGroupRefusesFolders(t *testing.T) {
 	if _, err := Open(Config{Dir: dir, ID: "n1"}); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("open twice: %v", err)
 	}
-	if err := Verify(t.Context(), nil, dir, func(error) {}); !errors.Is(err, vfs.ErrLocked) {
+	if err := Verify(t.Context(), nil, dir, nil, func(error) {}); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("verify while open: %v", err)
 	}
 	if err := g.raft.Snapshot().Error(); err != nil {
@@ -214,7 +214,7 @@ func TestGroupRefusesFolders(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		problems := 0
-		if err := Verify(t.Context(), nil, dir, func(error) { problems++ }); problems == 0 && !errors.Is(err, os.ErrNotExist) {
+		if err := Verify(t.Context(), nil, dir, nil, func(error) { problems++ }); problems == 0 && !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: verify found nothing, %v", name, err)
 		}
 		mend()
@@ -315,10 +315,10 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 func TestGroupContexts(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
-	cfg := Config{Dir: t.TempDir(), wrapLog: func(b storage.Backend) storage.Backend {
+	cfg := Config{Dir: t.TempDir(), OpenLog: wrapBolt(func(b storage.Backend) storage.Backend {
 		slow = &slowBolt{Backend: b}
 		return slow
-	}}
+	})}
 	g := openGroup(t, cfg)
 	gen := mustSet(t, g, "/f", "old", 0)
 	gone, cancel := context.WithCancel(t.Context())
@@ -356,10 +356,10 @@ func TestGroupContexts(t *testing.T) {
 func TestGroupQueueIsBounded(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
-	g := openGroup(t, Config{Dir: t.TempDir(), wrapLog: func(b storage.Backend) storage.Backend {
+	g := openGroup(t, Config{Dir: t.TempDir(), OpenLog: wrapBolt(func(b storage.Backend) storage.Backend {
 		slow = &slowBolt{Backend: b}
 		return slow
-	}})
+	})})
 	slow.during = func() { <-release }
 	var wg sync.WaitGroup
 	data := make([]byte, api.FileBytesMax)

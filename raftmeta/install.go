@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // errNotNeeded stops the transfer of a snapshot whose entries this server already has.
@@ -42,6 +43,9 @@ func (t *transport) install(f *frames, r *raft.InstallSnapshotRequest) (any, err
 // covers reports whether this server has the entries up to last: they were applied, or the log
 // contains last and therefore all entries before it.
 func (t *transport) covers(last storage.EntryID) bool {
+	if planted.On(planted.LateSnapshot) {
+		return false
+	}
 	return last.Index <= t.raft.AppliedIndex() || t.store.Holds(last)
 }
 
@@ -63,7 +67,7 @@ func (s *incomingSnapshot) Read(p []byte) (int, error) {
 		if s.t.covers(s.last) {
 			return 0, errNotNeeded
 		}
-		s.begun, s.replaces = true, s.t.raft.LastIndex() >= s.last.Index
+		s.begun, s.replaces = true, s.t.raft.LastIndex() >= s.last.Index && !planted.On(planted.LateSnapshot)
 	}
 	return s.r.Read(p)
 }

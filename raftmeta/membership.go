@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // membership is this server's knowledge of the group's configurations that raft does not expose:
@@ -55,7 +56,7 @@ func (m *membership) Logged(l *raft.Log) {
 func (m *membership) Truncated(index uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.latest.index < index {
+	if m.mu.latest.index < index || planted.On(planted.MembersHidden) {
 		return
 	}
 	back := m.mu.committed

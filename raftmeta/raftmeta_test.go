@@ -47,7 +47,7 @@ func openGroup(tb testing.TB, cfg Config) *Group {
 // verifyFolder fails the test for each problem in dir.
 func verifyFolder(tb testing.TB, dir string) {
 	tb.Helper()
-	if err := Verify(context.Background(), nil, dir, func(p error) { tb.Errorf("verify: %v", p) }); err != nil {
+	if err := Verify(context.Background(), nil, dir, nil, func(p error) { tb.Errorf("verify: %v", p) }); err != nil {
 		tb.Errorf("verify: %v", err)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -184,7 +186,10 @@ func checkEntries(a *raft.AppendEntriesRequest) error {
 // commit to the end of its log, and apply entries that another leader left there.
 func prepareAppend(a *raft.AppendEntriesRequest, end *storage.EntryID) {
 	last := a.PrevLogEntry + uint64(len(a.Entries))
-	if end != nil && a.PrevLogEntry < end.Index {
+	if planted.On(planted.CommitUnproven) {
+		last = math.MaxUint64
+	}
+	if end != nil && a.PrevLogEntry < end.Index && !planted.On(planted.SnapshotEndForgotten) {
 		a.Entries = a.Entries[min(end.Index-a.PrevLogEntry, uint64(len(a.Entries))):]
 		a.PrevLogEntry, a.PrevLogTerm = end.Index, end.Term
 		last = max(last, end.Index)

@@ -47,10 +47,10 @@ func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
 	disks := map[string]*timedBolt{}
 	c := newCluster(t, n, func(id string, c *Config) {
 		c.HeartbeatTimeout, c.CommitTimeout = 0, 0
-		c.wrapLog = func(b storage.Backend) storage.Backend {
+		c.OpenLog = wrapBolt(func(b storage.Backend) storage.Backend {
 			disks[id] = &timedBolt{Backend: b}
 			return disks[id]
-		}
+		})
 	})
 	return c, disks
 }

@@ -40,6 +40,16 @@ func (s *schema) current() bool {
 	return s.version == nil || s.version.Current() || planted.On(planted.SchemaNotChecked)
 }
 
+// missedChange is the Version of a schema that changed while a tablet was loaded, as servers had it that
+// read schemas each second: see planted.DroppedTableServed.
+type missedChange struct {
+	Version
+	until time.Time // when the schema is read again
+}
+
+// Current implements Version.
+func (v *missedChange) Current() bool { return time.Now().Before(v.until) }
+
 // follows reports whether the schema may replace old: it was read from the same or a later version
 // of the table. The schemas of a tablet therefore follow each other in the order of their changes,
 // and a compaction knows every family of which it finds cells.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/deletion"
@@ -155,6 +156,9 @@ func rowBounds(start, end []byte) (lo, hi []byte) {
 	}
 	if len(end) > 0 {
 		hi = ikey.AppendRowEnd(nil, end)
+		if planted.On(planted.SplitRowLost) {
+			hi = ikey.AppendRow(nil, end)
+		}
 	}
 	return lo, hi
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
@@ -60,6 +61,9 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	t.writer.stamped.Store(stamped)
 	rec := recovery{server: s, tablet: t, load: &l, maxSeq: seq}
 	if err = rec.run(ctx); err == nil {
+		if planted.On(planted.DroppedTableServed) && l.Version != nil && !l.Version.Current() {
+			t.schema.Store(newSchema(l.Schema, &missedChange{l.Version, time.Now().Add(time.Second)}))
+		}
 		err = s.register(l.Schema.Name, t)
 	}
 	if err != nil {
@@ -69,6 +73,9 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	switch {
 	case rec.frozen > 0:
 		s.minors.queue.Add(t)
+		if planted.On(planted.RecoveredTooSoon) && l.OnRecovered != nil {
+			l.OnRecovered()
+		}
 	case l.OnRecovered != nil:
 		l.OnRecovered()
 	}

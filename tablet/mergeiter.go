@@ -3,6 +3,7 @@ package tablet
 import (
 	"bytes"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/memtable"
 	"github.com/steledb/stele/tablet/sstable"
@@ -304,7 +305,7 @@ func (p *point) mayHold(f *file) bool {
 		return false
 	}
 	// Deletions of rows and families are not filed under columns: a file that has any must be read.
-	if p.column != nil && f.meta.RowDeletions == 0 && f.columnFilter {
+	if p.column != nil && (f.meta.RowDeletions == 0 || planted.On(planted.FilterHidesDeletions)) && f.columnFilter {
 		return f.table.MayContain(p.column)
 	}
 	return true

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/tablet/sched"
 )
@@ -169,7 +170,7 @@ func (r *metadataRow) save(next *Meta) (unclear bool, err error) {
 	}
 	// Another writer may have changed the row after this change was made. Its row then names the
 	// files too.
-	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
+	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent) && !planted.On(planted.MetaOutcomeAssumed)
 	if errors.Is(err, ErrMetaLost) {
 		r.closed = true
 		r.lost(err)

@@ -258,7 +258,11 @@ func (l *minorLoop) writeOut(t *Tablet) {
 	case err == nil || errors.Is(err, errUnloaded):
 		t.minor.busy.Store(false)
 		t.minor.failures = 0
-		if l.stuck == t || l.writesBlocked() != nil { // a full disk has space again
+		unblocked := l.stuck == t || l.writesBlocked() != nil // a full disk has space again
+		if planted.On(planted.BlockedForEver) {
+			unblocked = l.stuck == t && err == nil
+		}
+		if unblocked {
 			l.blocked.Store(nil)
 		}
 		l.written(t)

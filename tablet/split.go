@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // Split splits a tablet at row at. The lower child has the rows up to and including at and gets a
@@ -218,7 +220,7 @@ func (p *tabletSplit) replace() {
 	t.views.mu.Lock()
 	mems := slices.Clone(t.views.current.frozen)
 	t.views.mu.Unlock()
-	if t.writer.mem.Len() > 0 {
+	if t.writer.mem.Len() > 0 && !planted.On(planted.SplitLosesMemtable) {
 		t.writer.mem.stamped = t.writer.stamped.Load()
 		mems = append(mems, t.writer.mem)
 	}

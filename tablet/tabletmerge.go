@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // ErrNotNeighbours means that two tablets cannot be merged because they are not adjacent in one
@@ -56,6 +58,9 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 		defer t.fence.lift() // if it is still served
 	}
 	for _, t := range both {
+		if planted.On(planted.MergeLosesMemtable) {
+			break
+		}
 		if err := t.flush(ctx); err != nil {
 			return notServing(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/memtable"
 )
@@ -58,7 +59,9 @@ func (h *held) unref() {
 // part returns the rows start < row <= end of a frozen memtable, for another tablet.
 func (m *mem) part(start, end []byte) *mem {
 	p := &mem{Table: m.Table, held: m.held, sums: m.sums, stamped: m.stamped, start: start, end: end}
-	p.minSeq.Store(m.minSeq.Load())
+	if !planted.On(planted.SplitForgetsLog) {
+		p.minSeq.Store(m.minSeq.Load())
+	}
 	p.maxSeq.Store(m.maxSeq.Load())
 	m.held.owners.Add(1)
 	m.held.refs.Add(1)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -94,7 +95,9 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 		return nil
 	}
 	l.UnlockShared()
-	s.writeMemory.Release(s.writes.chargeBytes(rm))
+	if err != errFenced || !planted.On(planted.ChargeLeaked) {
+		s.writeMemory.Release(s.writes.chargeBytes(rm))
+	}
 	return err
 }
 

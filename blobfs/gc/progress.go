@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // progress is the state of garbage collection for extents, or for log replicas.
@@ -56,7 +57,7 @@ func (x *progress[K]) warn(now, age time.Duration, quarantined func(K) bool) (ol
 			continue
 		}
 		at, known := x.warned[k]
-		if !known {
+		if !known || planted.On(planted.GarbageForgotten) {
 			at = now
 			fresh++
 		} else if now-at >= age {

@@ -422,6 +422,7 @@ func TestKillThenPowerLoss(t *testing.T) {
 			})
 			w.run(steps, func(error) {})
 			w.fs.SetHook(nil)
+			w.fs.ReleaseLocks()
 			first, err := w.check(w.fs)
 			if err != nil {
 				return fmt.Errorf("%s: %w", kind, err)

@@ -72,6 +72,7 @@ func newMuseum(t *testing.T, keys ...local.MasterKey) *museum {
 
 func (m *museum) reopen(t *testing.T) *local.Store {
 	t.Helper()
+	m.fs.ReleaseLocks() // stores of earlier calls may be open
 	s, err := local.Open(m.cfg)
 	noError(t, err)
 	return s

@@ -48,6 +48,7 @@ func TestRemovalKilled(t *testing.T) {
 			finish(s, w, mid)
 			done := fs.Ops() < last
 			fs.SetHook(nil)
+			fs.ReleaseLocks()
 
 			look := func(fs *vfs.Mem) {
 				cfg.FS = fs

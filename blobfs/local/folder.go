@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -238,6 +239,9 @@ func (s *disks) hasSpace(f *folder, need int64) bool {
 // pickAbove is pick with a given reserve. Folders get extents in proportion to their space above
 // the reserve. If a folder lacks space, extents in quarantine are removed from it.
 func (s *disks) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folder, error) {
+	if planted.On(planted.ReserveIgnored) {
+		reserve = 0
+	}
 	free := make([]int64, len(s.folders))
 	for i, f := range s.folders {
 		free[i] = -1

@@ -296,6 +296,7 @@ func replicaCrash(seed uint64, keys []local.MasterKey, at int64, killed bool) er
 	})
 	_ = w.run(80)
 	w.fs.SetHook(nil)
+	w.fs.ReleaseLocks()
 	rng := rand.New(rand.NewPCG(seed, uint64(at)))
 	fs := w.fs
 	if !killed {

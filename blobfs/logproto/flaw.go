@@ -26,5 +26,3 @@ const (
 )
 
 var theFlaw flaw
-
-func planted(f flaw) bool { return theFlaw == f }

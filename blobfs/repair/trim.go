@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // membershipStable reports whether membership has been unchanged for TrimAfter. Nothing is dropped
@@ -80,6 +81,9 @@ func (k *Repairer) chooseHolders(v *view, sv *survey, n int) []string {
 // local replica may be the last good one. It returns errNoGood if none of the others is good.
 func (k *Repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
+	if planted.On(planted.ReplicaCountsItself) {
+		need = max(1, need-1)
+	}
 	mine, err := k.deps.Disks.StatExtent(ctx, x)
 	if err != nil {
 		k.deps.Corruption.RecordIfCorrupt(x, err)
@@ -102,8 +106,10 @@ func (k *Repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 	if len(confirmed) < need || slices.Contains(sv.list.Nodes, k.self) {
 		return nil
 	}
-	if err := k.remote.verifyOne(ctx, confirmed, ref, sv.info.Length); err != nil {
-		return fmt.Errorf("keep local replica: %w", err)
+	if !planted.On(planted.LastReplicaDropped) {
+		if err := k.remote.verifyOne(ctx, confirmed, ref, sv.info.Length); err != nil {
+			return fmt.Errorf("keep local replica: %w", err)
+		}
 	}
 	err = k.dropLocal(ctx, x, sv.info.Holders)
 	switch {

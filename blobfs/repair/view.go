@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -198,7 +199,7 @@ func (w *membershipWatch) currentState(n *nodeHistory, now time.Duration) nodeSt
 		return nodeLive
 	case n.member && !n.seen:
 		return nodeGone
-	case now-n.since < w.cfg.Grace<<len(n.returns):
+	case now-n.since < w.cfg.Grace<<len(n.returns) || planted.On(planted.DeadNeverGone):
 		return nodeDown
 	}
 	return nodeGone

@@ -2,6 +2,8 @@ package replog
 
 import (
 	"slices"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // reason is why the writer considers leaving its current extent.
@@ -78,7 +80,7 @@ func (p *leaveOptions) decideSlow() decision {
 	if len(p.late) < len(p.current) { // if all are late, other extents on the same nodes may do
 		elsewhere -= common(p.placeable, p.late)
 	}
-	if elsewhere == 0 {
+	if elsewhere == 0 && !planted.On(planted.SlowReplicaLeft) {
 		return stay
 	}
 	return leave

@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"security": {}, // identities and rights, used by servers and clients
 	"table":    {},
 	"internal": {"client", "rpc"}, // internal/bench and internal/webload are clients
-	"test":     {"node", "client", "raftmeta", "rpc", "security"},
+	"test":     {"node", "client", "tablet", "raftmeta", "rpc", "security"},
 }
 
 // parts lists, for the packages of a directory that has been divided, the siblings that each one may

@@ -36,24 +36,33 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s has more than %d bytes: not a file of keys or certificates", e.File, BytesMax)
 }
 
-// Read returns the content of the file. Errors: *ExposedError, *TooLargeError, those of package os.
-func Read(name string) ([]byte, error) {
-	f, err := os.Open(name)
+// Files are the files of a file system that hold secrets.
+type Files struct{ fs vfs.FS }
+
+// On returns the files of a file system.
+func On(fsys vfs.FS) Files { return Files{fsys} }
+
+// Read reads a file of the operating system, as Files.Read.
+func Read(name string) ([]byte, error) { return On(vfs.OS()).Read(name) }
+
+// Write writes a file of the operating system, as Files.Write.
+func Write(name string, content []byte) error { return On(vfs.OS()).Write(name, content) }
+
+// Remove deletes a file of the operating system, as Files.Remove.
+func Remove(name string) error { return On(vfs.OS()).Remove(name) }
+
+// Read returns the content of the file. Errors: *ExposedError, *TooLargeError, those of the file
+// system.
+func (f Files) Read(name string) ([]byte, error) {
+	file, err := f.fs.OpenRead(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat() // of the open file, which may have been renamed since
-	if err != nil {
+	defer file.Close()
+	if err := checkMode(file, name); err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	if mode := info.Mode().Perm(); mode&modeBad != 0 {
-		return nil, &ExposedError{name, mode}
-	}
-	b, err := io.ReadAll(io.LimitReader(f, BytesMax+1))
+	b, err := io.ReadAll(io.NewSectionReader(file, 0, BytesMax+1))
 	if err == nil && len(b) > BytesMax {
 		err = &TooLargeError{name}
 	}
@@ -63,25 +72,41 @@ func Read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// Write replaces the content of the file, which is accessible only to its owner. Content and name
-// are durable when it returns nil. Missing directories are created with access for the owner only.
-func Write(name string, content []byte) error { return write(vfs.OS(), name, content) }
-
-func write(fsys vfs.FS, name string, content []byte) error {
-	if err := makeDir(fsys, filepath.Dir(name)); err != nil {
+// checkMode returns an error if others can read or replace an open file, which may have been renamed
+// since. Only files of the operating system have permissions.
+func checkMode(file vfs.File, name string) error {
+	f, ok := file.(interface{ Stat() (os.FileInfo, error) })
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
 		return err
 	}
-	return vfs.WriteFile(fsys, name, content)
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", name)
+	}
+	if mode := info.Mode().Perm(); mode&modeBad != 0 {
+		return &ExposedError{name, mode}
+	}
+	return nil
+}
+
+// Write replaces the content of the file, which is accessible only to its owner. Content and name
+// are durable when it returns nil. Missing directories are created with access for the owner only.
+func (f Files) Write(name string, content []byte) error {
+	if err := makeDir(f.fs, filepath.Dir(name)); err != nil {
+		return err
+	}
+	return vfs.WriteFile(f.fs, name, content)
 }
 
 // Remove deletes the file durably. It returns nil if the file does not exist.
-func Remove(name string) error { return remove(vfs.OS(), name) }
-
-func remove(fsys vfs.FS, name string) error {
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (f Files) Remove(name string) error {
+	if err := f.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err := fsys.SyncDir(filepath.Dir(name))
+	err := f.fs.SyncDir(filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -109,7 +109,7 @@ func TestWritePowerLoss(t *testing.T) {
 		lost := false
 		for seed := range uint64(20) {
 			mem := vfs.NewMem(vfs.MemOptions{})
-			if err := write(mem, name, []byte(before)); err != nil {
+			if err := On(mem).Write(name, []byte(before)); err != nil {
 				t.Fatal(err)
 			}
 			first := mem.Ops()
@@ -120,8 +120,8 @@ func TestWritePowerLoss(t *testing.T) {
 				}
 				return nil
 			})
-			err := write(mem, name, []byte(after))
-			got, readErr := vfs.ReadFile(mem.Crash(rand.New(rand.NewPCG(uint64(cut), seed))), name)
+			err := On(mem).Write(name, []byte(after))
+			got, readErr := On(mem.Crash(rand.New(rand.NewPCG(uint64(cut), seed)))).Read(name)
 			if readErr != nil || string(got) != after && (err == nil || string(got) != before) {
 				t.Fatalf("power loss at operation %d, seed %d: Write returned %v, then the file has %d bytes, %v", cut, seed, err, len(got), readErr)
 			}
@@ -137,13 +137,13 @@ func TestWritePowerLoss(t *testing.T) {
 func TestFirstWritePowerLoss(t *testing.T) {
 	const name = "/etc/stele/key"
 	mem := vfs.NewMem(vfs.MemOptions{})
-	if err := write(mem, name, []byte("x")); err != nil {
+	if err := On(mem).Write(name, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := vfs.ReadFile(mem.Crash(nil), name); err != nil || string(b) != "x" {
 		t.Errorf("after a power loss the file has %q, %v", b, err)
 	}
-	if err := remove(mem, name); err != nil {
+	if err := On(mem).Remove(name); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := vfs.ReadFile(mem.Crash(nil), name); !errors.Is(err, fs.ErrNotExist) {

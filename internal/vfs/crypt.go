@@ -150,9 +150,19 @@ func (c *Crypt) SyncDir(dir string) error { return c.inner.SyncDir(dir) }
 
 // FreeBytes implements FS. It returns plaintext bytes and ignores the headers of files.
 func (c *Crypt) FreeBytes(dir string) (int64, error) {
-	n, err := c.inner.FreeBytes(dir)
-	return n / cryptSlotBytes * cryptUnitBytes, err
+	d, err := c.Disk(dir)
+	return d.FreeBytes, err
 }
+
+// Disk implements Disks, in bytes of plaintext, as FreeBytes.
+func (c *Crypt) Disk(dir string) (Disk, error) {
+	d, err := DiskOf(c.inner, dir)
+	d.TotalBytes = d.TotalBytes / cryptSlotBytes * cryptUnitBytes
+	d.FreeBytes = d.FreeBytes / cryptSlotBytes * cryptUnitBytes
+	return d, err
+}
+
+func (c *Crypt) sameFile(a, b string) bool { return SameFile(c.inner, a, b) }
 
 // Lock implements Locker if the inner FS does. Otherwise it returns a lock that excludes no other
 // process.

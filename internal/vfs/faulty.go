@@ -153,6 +153,11 @@ func (f *Faulty) SyncDir(dir string) error {
 // FreeBytes implements FS.
 func (f *Faulty) FreeBytes(dir string) (int64, error) { return f.inner.FreeBytes(dir) }
 
+// Disk implements Disks.
+func (f *Faulty) Disk(dir string) (Disk, error) { return DiskOf(f.inner, dir) }
+
+func (f *Faulty) sameFile(a, b string) bool { return SameFile(f.inner, a, b) }
+
 // Lock implements Locker. It locks nothing if the inner FS cannot.
 func (f *Faulty) Lock(name string) (io.Closer, error) {
 	if l, ok := f.inner.(Locker); ok {

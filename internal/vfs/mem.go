@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -14,7 +16,7 @@ import (
 )
 
 // Mem is an in-memory file system that can lose power; see the package comment for its disk model.
-// It has the hook of a [Faulty]. Directories cannot be renamed.
+// It has the hook of a [Faulty].
 type Mem struct {
 	*Faulty
 	core *memCore
@@ -48,6 +50,14 @@ func (m *Mem) SetCapacity(dir string, bytes int64) {
 	m.core.capacity[memPath(dir)] = bytes
 }
 
+// ReleaseLocks releases all locks, as the operating system does when the processes that hold them are
+// killed.
+func (m *Mem) ReleaseLocks() {
+	m.core.mu.Lock()
+	defer m.core.mu.Unlock()
+	m.core.locked = map[string]*memLock{}
+}
+
 // memCore holds the current and the durable tree, as maps from full path to node. A crash chooses
 // between them.
 type memCore struct {
@@ -57,6 +67,7 @@ type memCore struct {
 	durable  map[string]*memNode // the synced tree
 	pending  []nameOp            // changes from durable to names, in order
 	capacity map[string]int64    // by directory
+	locked   map[string]*memLock // by the name of the file
 }
 
 type memNode struct {
@@ -78,6 +89,7 @@ type memWrite struct {
 type nameOp struct {
 	name, from string
 	node       *memNode
+	dir        bool // name is a directory that is moved or removed, with all below it
 }
 
 func newMemCore() *memCore {
@@ -86,6 +98,7 @@ func newMemCore() *memCore {
 		names:    map[string]*memNode{"/": root},
 		durable:  map[string]*memNode{"/": root},
 		capacity: map[string]int64{},
+		locked:   map[string]*memLock{},
 	}
 }
 
@@ -139,7 +152,7 @@ func (c *memCore) Remove(name string) error {
 	if n.dir && len(c.list(name)) > 0 {
 		return pathError("remove", name, syscall.ENOTEMPTY)
 	}
-	c.change(nameOp{name: name})
+	c.change(nameOp{name: name, dir: n.dir})
 	return nil
 }
 
@@ -151,14 +164,33 @@ func (c *memCore) Rename(oldName, newName string) error {
 	if n == nil {
 		return pathError("rename", oldName, fs.ErrNotExist)
 	}
-	if over := c.names[newName]; n.dir || (over != nil && over.dir) {
-		return pathError("rename", oldName, syscall.EISDIR)
-	}
 	if parent := c.names[path.Dir(newName)]; parent == nil || !parent.dir {
 		return pathError("rename", newName, fs.ErrNotExist)
 	}
-	if oldName != newName {
-		c.change(nameOp{name: newName, from: oldName, node: n})
+	if oldName == newName {
+		return nil
+	}
+	if err := c.checkRename(n, oldName, newName); err != nil {
+		return pathError("rename", oldName, err)
+	}
+	c.change(nameOp{name: newName, from: oldName, node: n, dir: n.dir})
+	return nil
+}
+
+// checkRename returns why n, named oldName, cannot replace what newName names.
+func (c *memCore) checkRename(n *memNode, oldName, newName string) error {
+	over := c.names[newName]
+	switch {
+	case n.dir && under(newName, oldName):
+		return syscall.EINVAL
+	case over == nil:
+		return nil
+	case over.dir && !n.dir:
+		return syscall.EISDIR
+	case n.dir && !over.dir:
+		return syscall.ENOTDIR
+	case over.dir:
+		return syscall.EEXIST
 	}
 	return nil
 }
@@ -220,21 +252,68 @@ func (c *memCore) FreeBytes(dir string) (int64, error) {
 	return c.free(memPath(dir)), nil
 }
 
-// free returns the smallest free space of any bound on a directory that contains name.
-func (c *memCore) free(name string) int64 {
-	least := int64(math.MaxInt64)
+// Disk implements Disks: the disk of a directory is the bound with the least free space.
+func (c *memCore) Disk(dir string) (Disk, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.disk(memPath(dir)), nil
+}
+
+// Lock implements Locker. The result of Crash has no locks.
+func (c *memCore) Lock(name string) (io.Closer, error) {
+	if file, err := c.Create(name); err == nil {
+		_ = file.Close() // of a file in memory
+	} else if !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name = memPath(name)
+	if c.locked[name] != nil {
+		return nil, pathError("lock", name, ErrLocked)
+	}
+	l := &memLock{core: c, name: name}
+	c.locked[name] = l
+	return l, nil
+}
+
+type memLock struct {
+	core *memCore
+	name string
+}
+
+// Close releases the lock, if it is still held.
+func (l *memLock) Close() error {
+	l.core.mu.Lock()
+	defer l.core.mu.Unlock()
+	if l.core.locked[l.name] == l {
+		delete(l.core.locked, l.name)
+	}
+	return nil
+}
+
+func (c *memCore) free(name string) int64 { return c.disk(name).FreeBytes }
+
+// disk returns the bound on a directory that contains name, of several the one with the least free
+// space, and of equal ones that on the longest name.
+func (c *memCore) disk(name string) Disk {
+	tightest := Disk{ID: "", TotalBytes: math.MaxInt64, FreeBytes: math.MaxInt64}
 	for dir, limit := range c.capacity {
 		if !under(name, dir) {
 			continue
 		}
+		free := limit
 		for other, n := range c.names {
 			if under(other, dir) {
-				limit -= int64(len(n.data))
+				free -= int64(len(n.data))
 			}
 		}
-		least = min(least, max(limit, 0))
+		free = max(free, 0)
+		if free < tightest.FreeBytes || free == tightest.FreeBytes && len(dir) > len(tightest.ID.(string)) {
+			tightest = Disk{ID: dir, TotalBytes: limit, FreeBytes: free}
+		}
 	}
-	return least
+	return tightest
 }
 
 func under(name, dir string) bool {
@@ -248,6 +327,9 @@ func (c *memCore) change(op nameOp) {
 }
 
 func (op nameOp) apply(names map[string]*memNode) {
+	if op.dir {
+		op.applyBelow(names)
+	}
 	if op.from != "" {
 		delete(names, op.from)
 	}
@@ -256,6 +338,47 @@ func (op nameOp) apply(names map[string]*memNode) {
 		return
 	}
 	names[op.name] = op.node
+}
+
+// applyBelow moves or removes the names below a directory. What is below the new name goes: it was
+// removed before, although that may not be durable.
+func (op nameOp) applyBelow(names map[string]*memNode) {
+	moved := map[string]*memNode{}
+	for name, n := range names {
+		if to, is := op.moved(name); is {
+			moved[to] = n
+			delete(names, name)
+		} else if name != op.name && under(name, op.name) {
+			delete(names, name)
+		}
+	}
+	maps.Copy(names, moved)
+}
+
+// moved returns the name that a name below a moved directory has afterwards.
+func (op nameOp) moved(name string) (string, bool) {
+	if !op.dir || op.from == "" || name == op.from || !under(name, op.from) {
+		return name, false
+	}
+	return op.name + strings.TrimPrefix(name, op.from), true
+}
+
+// before returns the name that a moved directory, or one below it, had before.
+func (op nameOp) before(name string) (string, bool) {
+	if !op.dir || op.from == "" || !under(name, op.name) {
+		return name, false
+	}
+	return op.from + strings.TrimPrefix(name, op.name), true
+}
+
+// after returns an earlier, unsynced change by the names that it has once op, a move of a directory,
+// is durable.
+func (op nameOp) after(earlier nameOp) nameOp {
+	earlier.name, _ = op.moved(earlier.name)
+	if earlier.from != "" {
+		earlier.from, _ = op.moved(earlier.from)
+	}
+	return earlier
 }
 
 func (op nameOp) touches(names map[string]bool) bool {
@@ -270,7 +393,8 @@ func (op nameOp) addTo(names map[string]bool) {
 }
 
 // SyncDir makes the changes in dir durable, and the earlier changes that they depend on. For
-// example, a file may have been created in another directory and moved to dir.
+// example, a file may have been created in another directory and moved to dir, or dir itself may
+// have been moved.
 func (c *memCore) SyncDir(dir string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,13 +405,23 @@ func (c *memCore) SyncDir(dir string) error {
 	needed := map[string]bool{}
 	var done, rest []nameOp
 	for _, op := range slices.Backward(c.pending) {
+		was, moved := op.before(dir)
 		in := path.Dir(op.name) == dir || (op.from != "" && path.Dir(op.from) == dir)
-		if in || op.touches(needed) {
-			op.addTo(needed)
-			done = append(done, op)
-		} else {
+		if !in && !moved && !op.touches(needed) {
+			for _, later := range slices.Backward(done) {
+				op = later.after(op)
+			}
 			rest = append(rest, op)
+			continue
 		}
+		dir = was
+		for name := range maps.Clone(needed) {
+			if was, moved := op.before(name); moved {
+				needed[was] = true
+			}
+		}
+		op.addTo(needed)
+		done = append(done, op)
 	}
 	for _, op := range slices.Backward(done) {
 		op.apply(c.durable)

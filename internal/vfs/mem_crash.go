@@ -13,7 +13,7 @@ const SectorBytes = 512
 
 // Crash returns the file system as found after a power loss now. rng chooses what survives of the
 // data and names not synced; nil drops all of them. m and its open files stay usable and share
-// nothing with the result. The result has m's capacity and no hook.
+// nothing with the result. The result has m's capacity, no hook and no lock.
 func (m *Mem) Crash(rng *rand.Rand) *Mem {
 	c := m.core
 	c.mu.Lock()
@@ -42,6 +42,11 @@ func (c *memCore) surviveNames(names map[string]*memNode, rng *rand.Rand) {
 	for _, op := range c.pending {
 		if rng.Float64() < keep && !op.touches(lost) && !lost[path.Dir(op.name)] {
 			op.apply(names)
+			for name := range maps.Clone(lost) {
+				if to, is := op.moved(name); is {
+					lost[to] = true
+				}
+			}
 		} else {
 			op.addTo(lost)
 		}

@@ -91,7 +91,13 @@ func (osFS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (osFS) FreeBytes(dir string) (int64, error) {
+func (o osFS) FreeBytes(dir string) (int64, error) {
+	d, err := o.Disk(dir)
+	return d.FreeBytes, err
+}
+
+// Disk implements Disks.
+func (osFS) Disk(dir string) (Disk, error) {
 	var st unix.Statfs_t
 	for {
 		err := unix.Statfs(dir, &st)
@@ -99,11 +105,18 @@ func (osFS) FreeBytes(dir string) (int64, error) {
 			continue
 		}
 		if err != nil {
-			return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+			return Disk{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 		}
+		block := int64(st.Bsize)
 		// Bavail excludes the space reserved for root.
-		return int64(st.Bavail) * int64(st.Bsize), nil
+		return Disk{ID: st.Fsid, TotalBytes: int64(st.Blocks) * block, FreeBytes: int64(st.Bavail) * block}, nil
 	}
+}
+
+func (osFS) sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 func (osFS) Lock(name string) (io.Closer, error) {

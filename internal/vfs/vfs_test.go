@@ -88,19 +88,184 @@ func testFS(t *testing.T, f FS, root string) {
 	if free, err := f.FreeBytes(root); free <= 0 || err != nil {
 		t.Errorf("free: %d, %v", free, err)
 	}
+	must(t, f.MkdirAll(filepath.Join(root, "dirs")))
+	testDirs(t, f, filepath.Join(root, "dirs"))
 }
 
-func TestOSLockExcludesOthers(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "LOCK")
-	l, err := OS().(Locker).Lock(name)
+func testDirs(t *testing.T, f FS, root string) {
+	in := func(names ...string) string { return filepath.Join(append([]string{root}, names...)...) }
+	must(t, f.MkdirAll(in("from", "sub")))
+	must(t, f.MkdirAll(in("empty")))
+	must(t, create(t, f, in("from", "sub", "file")).Close())
+	must(t, create(t, f, in("file")).Close())
+	for name, err := range map[string]error{
+		"into itself":             f.Rename(in("from"), in("from", "sub", "from")),
+		"a directory over a file": f.Rename(in("from"), in("file")),
+		"a file over a directory": f.Rename(in("file"), in("empty")),
+		"over an empty directory": f.Rename(in("from"), in("empty")),
+	} {
+		if err == nil {
+			t.Errorf("rename %s: no error", name)
+		}
+	}
+	must(t, f.Remove(in("empty")))
+	must(t, f.Rename(in("from"), in("to")))
+	if _, _, err := f.Stat(in("to", "sub", "file")); err != nil {
+		t.Errorf("file in a renamed directory: %v", err)
+	}
+	for name, want := range map[string]bool{in("from"): false, in("to", "sub", "file"): true, in("none", "file"): false} {
+		if is, err := Exists(f, name); is != want || err != nil {
+			t.Errorf("%s exists: %v, %v", name, is, err)
+		}
+	}
+	if !SameFile(f, in("to"), in("to", "sub", "..")) || SameFile(f, in("to"), in("file")) || SameFile(f, in("none"), in("none")) {
+		t.Error("wrong files are the same")
+	}
+	must(t, RemoveAll(f, in("to")))
+	must(t, RemoveAll(f, in("to")))
+	must(t, RemoveAll(f, in("file")))
+	if names, err := f.ReadDir(root); len(names) > 0 || err != nil {
+		t.Errorf("left are %v, %v", names, err)
+	}
+	d, err := DiskOf(f, root)
+	if other, _ := DiskOf(f, filepath.Dir(root)); err != nil || d.FreeBytes <= 0 || d.FreeBytes > d.TotalBytes || d.ID != other.ID {
+		t.Errorf("disk %v, of the parent %v, %v", d, other, err)
+	}
+}
+
+func TestRemoveAllKeepsWhatLinksLeadTo(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept", "file")
+	must(t, OS().MkdirAll(filepath.Dir(kept)))
+	must(t, create(t, OS(), kept).Close())
+	must(t, OS().MkdirAll(filepath.Join(dir, "gone")))
+	must(t, os.Symlink(filepath.Dir(kept), filepath.Join(dir, "gone", "link")))
+	must(t, os.Symlink(filepath.Join(dir, "nothing"), filepath.Join(dir, "dangling")))
+	if is, err := Exists(OS(), filepath.Join(dir, "dangling")); !is || err != nil {
+		t.Errorf("a dangling link exists: %v, %v", is, err)
+	}
+	if !SameFile(OS(), filepath.Join(dir, "gone", "link"), filepath.Dir(kept)) {
+		t.Error("a link is not the same as what it leads to")
+	}
+	must(t, RemoveAll(OS(), filepath.Join(dir, "gone")))
+	if _, _, err := OS().Stat(kept); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockExcludesOthers(t *testing.T) {
+	mem := NewMem(MemOptions{})
+	must(t, mem.MkdirAll("/data"))
+	must(t, mem.SyncDir("/"))
+	for name, f := range map[string]FS{filepath.Join(t.TempDir(), "LOCK"): OS(), "/data/LOCK": mem, "/data/OTHER": NewCrypt(mem, testKeys, allFiles)} {
+		l, err := f.(Locker).Lock(name)
+		must(t, err)
+		if _, err := f.(Locker).Lock(name); !errors.Is(err, ErrLocked) {
+			t.Errorf("second lock of %s: %v", name, err)
+		}
+		must(t, l.Close())
+		l, err = f.(Locker).Lock(name)
+		must(t, err)
+		must(t, l.Close())
+		if _, err := f.(Locker).Lock(filepath.Join(name+"none", "LOCK")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("lock in a missing directory: %v", err)
+		}
+	}
+	old, err := mem.Lock("/data/LOCK")
 	must(t, err)
-	if _, err := OS().(Locker).Lock(name); !errors.Is(err, ErrLocked) {
-		t.Errorf("second lock: %v", err)
+	after := mem.Crash(nil)
+	l, err := after.Lock("/data/LOCK")
+	must(t, err)
+	must(t, old.Close())
+	if _, err := after.Lock("/data/LOCK"); !errors.Is(err, ErrLocked) {
+		t.Errorf("the lock of the crashed file system released another one: %v", err)
 	}
 	must(t, l.Close())
-	l, err = OS().(Locker).Lock(name)
+	must(t, l.Close())
+	_, err = after.Lock("/data/LOCK")
 	must(t, err)
 	must(t, l.Close())
+	if _, err := after.Lock("/data/LOCK"); !errors.Is(err, ErrLocked) {
+		t.Errorf("a released lock released another one: %v", err)
+	}
+	after.ReleaseLocks()
+	_, err = after.Lock("/data/LOCK")
+	must(t, err)
+}
+
+// TestCrashMovesDirectoriesWhole: V3 for a renamed directory. After a crash all its files have the
+// old name or all the new one, whatever else was synced.
+func TestCrashMovesDirectoriesWhole(t *testing.T) {
+	m := NewMem(MemOptions{})
+	must(t, m.MkdirAll("/d/a/sub"))
+	must(t, m.SyncDir("/"))
+	must(t, m.SyncDir("/d"))
+	must(t, m.SyncDir("/d/a"))
+	must(t, create(t, m, "/d/a/sub/1").Close())
+	must(t, m.SyncDir("/d/a/sub"))
+	must(t, create(t, m, "/d/a/sub/2").Close()) // not synced
+	must(t, m.Rename("/d/a", "/d/b"))
+	seen := map[string]bool{}
+	rng := rand.New(rand.NewPCG(9, 9))
+	for range 100 {
+		seen[namesBelow(t, m.Crash(rng), "/d")] = true
+	}
+	for _, want := range []string{"/d/a/sub/1 ", "/d/a/sub/1 /d/a/sub/2 ", "/d/b/sub/1 ", "/d/b/sub/1 /d/b/sub/2 "} {
+		if !seen[want] {
+			t.Errorf("never found %q", want)
+		}
+		delete(seen, want)
+	}
+	if len(seen) > 0 {
+		t.Errorf("found %v", seen)
+	}
+	must(t, m.SyncDir("/d"))
+	if got := namesBelow(t, m.Crash(nil), "/d"); got != "/d/b/sub/1 " {
+		t.Errorf("after a sync of the parent: %q", got)
+	}
+	must(t, m.SyncDir("/d/b/sub"))
+	if got := namesBelow(t, m.Crash(nil), "/d"); got != "/d/b/sub/1 /d/b/sub/2 " {
+		t.Errorf("after a sync of the directory: %q", got)
+	}
+	must(t, m.Rename("/d/b", "/d/c"))
+	must(t, create(t, m, "/d/c/sub/3").Close())
+	must(t, m.SyncDir("/d/c/sub")) // and so the rename that it depends on
+	if got := namesBelow(t, m.Crash(nil), "/d"); got != "/d/c/sub/1 /d/c/sub/2 /d/c/sub/3 " {
+		t.Errorf("after a sync below a renamed directory: %q", got)
+	}
+	must(t, RemoveAll(m, "/d/c"))
+	must(t, m.MkdirAll("/d/c/sub"))
+	must(t, m.SyncDir("/d"))
+	must(t, m.SyncDir("/d/c"))
+	if got := namesBelow(t, m.Crash(nil), "/d"); got != "" {
+		t.Errorf("a directory that was created again has %q", got)
+	}
+}
+
+// namesBelow returns the files below a directory, sorted.
+func namesBelow(t *testing.T, f FS, dir string) (all string) {
+	t.Helper()
+	names, err := f.ReadDir(dir)
+	if err != nil {
+		return dir + " "
+	}
+	for _, name := range names {
+		all += namesBelow(t, f, filepath.Join(dir, name))
+	}
+	return all
+}
+
+// TestMemDisks: directories under one bound are on one disk.
+func TestMemDisks(t *testing.T) {
+	m := NewMem(MemOptions{Capacity: 1000})
+	m.SetCapacity("/a", 100)
+	must(t, m.MkdirAll("/a/b"))
+	write(t, create(t, m, "/a/file"), "0123456789", 0)
+	for dir, want := range map[string]Disk{"/": {"/", 1000, 990}, "/c": {"/", 1000, 990}, "/a": {"/a", 100, 90}, "/a/b": {"/a", 100, 90}} {
+		if d, err := DiskOf(m, dir); d != want || err != nil {
+			t.Errorf("%s is on %v, %v, want %v", dir, d, err, want)
+		}
+	}
 }
 
 // TestCrashDropsWhatWasNotSynced: V1. Bytes are durable after Sync, names after SyncDir.

@@ -6,20 +6,21 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/security/audit"
 )
 
 // auditFolder is below the folder of keys.
 const auditFolder = "audit"
 
-// OpenAudit opens the audit log of a node. Security is the node's directory of keys; if it is empty, there is no audit log. If sink is not
+// OpenAudit opens the audit log of a node. Security is the node's directory of keys in fsys; if it is empty, there is no audit log. If sink is not
 // empty, records are also sent to that sink.
-func (z *Authorizer) OpenAudit(security, node, sink string, log *slog.Logger) error {
+func (z *Authorizer) OpenAudit(fsys vfs.FS, security, node, sink string, log *slog.Logger) error {
 	if security == "" {
 		return nil
 	}
 	log = log.With("part", "audit")
-	cfg := audit.Config{Dir: filepath.Join(security, auditFolder), Node: node, Logger: log}
+	cfg := audit.Config{FS: fsys, Dir: filepath.Join(security, auditFolder), Node: node, Logger: log}
 	var err error
 	if sink != "" {
 		if cfg.Sink, err = audit.OpenSink(sink); err != nil {

@@ -1,7 +1,7 @@
 package blobs
 
 import (
-	"github.com/steledb/stele/node/disks"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/metric"
 )
 
@@ -18,8 +18,8 @@ func (bs *Service) collectStore(m metric.Sender) {
 	s := bs.Store().Stats()
 	m.Gauge("blobs", "Sealed blobs with an extent on this node.", float64(s.Blobs))
 	for _, f := range s.Folders {
-		if total, ok := disks.TotalBytes(f.Path); ok {
-			m.Gauge("disk_total_bytes", "Size of the file system of a data folder.", float64(total), "folder", f.Path)
+		if disk, err := vfs.DiskOf(bs.FS, f.Path); err == nil {
+			m.Gauge("disk_total_bytes", "Size of the file system of a data folder.", float64(disk.TotalBytes), "folder", f.Path)
 		}
 		m.Gauge("disk_free_bytes", "Free space of the file system of a data folder.", float64(f.FreeBytes), "folder", f.Path)
 		m.Gauge("disk_blob_bytes", "Bytes of the sealed extents in a data folder.", float64(f.BlobBytes), "folder", f.Path)

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/members"
@@ -32,6 +33,7 @@ type Config struct {
 	Ctx         context.Context // of the node
 	Background  *sync.WaitGroup
 	Log         *slog.Logger
+	FS          vfs.FS // of the data directories
 	NodeName    string
 	ID          func() string // of the node
 	Catalog     *namespace.Catalog

@@ -11,6 +11,7 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/members"
@@ -22,6 +23,7 @@ import (
 type Config struct {
 	Background  *sync.WaitGroup
 	Log         *slog.Logger
+	FS          vfs.FS
 	DataDirs    []string
 	ExtentBytes int64 // 0 is the default
 	Reserve     func() int64
@@ -69,7 +71,7 @@ func (s *Service) Open(ctx context.Context, masterKeys []blobfs.MasterKey) error
 	}
 	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: s.Members, Lists: lists{s}, Logs: replog.Config{WindowBytes: int(s.Budget.LogWindow)},
 		Repair: repair.Config{Workers: s.Budget.Copies}, WindowBytes: s.Budget.BlobWindow}, blobfs.Config{
-		Folders: identity.BlobFolders(s.DataDirs), Logger: s.Log.With("part", "blobfs"), ReserveBytes: s.Reserve(), ExtentBytes: s.ExtentBytes,
+		FS: s.FS, Folders: identity.BlobFolders(s.DataDirs), Logger: s.Log.With("part", "blobfs"), ReserveBytes: s.Reserve(), ExtentBytes: s.ExtentBytes,
 		MasterKeys: masterKeys,
 	})
 	if err != nil {

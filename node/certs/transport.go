@@ -9,7 +9,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/security/keydir"
 	"github.com/steledb/stele/security/pki"
 )
@@ -64,7 +63,7 @@ func Load(keys keydir.Dir, dir, node, cluster string) (*keydir.Contents, error) 
 func New(cfg Config) *Transport {
 	t := &Transport{Config: cfg}
 	t.endpoint = pki.NewEndpoint(cfg.Credential, pki.Options{Refuse: t.refuse, PrincipalConnsMax: min(principalConnsMax, cfg.ConnsOfPrincipalMax)})
-	t.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: t.endpoint, File: cfg.Keys.NodeFile(), Renew: cfg.Renew, OwnClock: cfg.Signs, Logger: cfg.Log.With("part", "security")})
+	t.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: t.endpoint, File: cfg.Keys.NodeFile(), Files: cfg.Keys.Files(), Renew: cfg.Renew, OwnClock: cfg.Signs, Logger: cfg.Log.With("part", "security")})
 	return t
 }
 
@@ -116,15 +115,6 @@ func (t *Transport) Founds(join []string) (bool, error) {
 	return false, nil
 }
 
-// Dialer returns the function that connects to a node, or to any node of the cluster if id is empty; nil, which means plain TCP, on
-// an open node.
-func (t *Transport) Dialer(id string) func(context.Context, string) (net.Conn, error) {
-	if t == nil {
-		return nil
-	}
-	return func(ctx context.Context, addr string) (net.Conn, error) { return t.connect(ctx, id, addr) }
-}
-
 // DialNode connects to a node, or to any node of the cluster if id is empty.
 func (t *Transport) DialNode(ctx context.Context, id, addr string) (net.Conn, error) {
 	if t == nil {
@@ -156,14 +146,6 @@ func (t *Transport) RequireNode(c net.Conn, id string) error {
 		return errors.New("connection is plain")
 	}
 	return pki.RequireNode(secured.Peer, id)
-}
-
-// Client configures the node's own client to authenticate as the node.
-func (t *Transport) Client(cfg client.Config) client.Config {
-	if d := t.Dialer(""); d != nil {
-		cfg.Dial = d
-	}
-	return cfg
 }
 
 // clockOff is the difference between two nodes' clocks above which a warning is logged.

@@ -5,10 +5,10 @@ package dialer
 import (
 	"context"
 	"fmt"
+	"net"
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
-	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/rpc"
 )
@@ -21,7 +21,8 @@ type Config struct {
 	ID        func() string // of this node
 	Cluster   func() string
 	AddressOf func(node string) (addr string, known bool)
-	Transport func() *certs.Transport // nil on an open node
+	// Connect connects to a node at an address.
+	Connect func(ctx context.Context, node, addr string) (net.Conn, error)
 }
 
 // Dialer connects to other nodes.
@@ -47,7 +48,9 @@ func (d *Dialer) Dial(ctx context.Context, id string) (*rpc.Conn, error) {
 	if !known {
 		return nil, fmt.Errorf("address of node %s is unknown", id)
 	}
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: d.Transport().Dialer(id)})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
+		return d.Connect(ctx, id, addr)
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
 	}

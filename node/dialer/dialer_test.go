@@ -58,7 +58,7 @@ func identity(id, cluster string, open bool) func(*rpc.Server) {
 // dialerTo returns the dialer of the node n1 of the cluster c1, for nodes at these addresses.
 func dialerTo(transport *certs.Transport, addresses map[string]string) *Dialer {
 	return New(Config{
-		ID: func() string { return "n1" }, Cluster: func() string { return "c1" }, Transport: func() *certs.Transport { return transport },
+		ID: func() string { return "n1" }, Cluster: func() string { return "c1" }, Connect: transport.DialNode,
 		AddressOf: func(node string) (string, bool) { addr, known := addresses[node]; return addr, known },
 	})
 }

@@ -3,6 +3,8 @@ package disks
 import (
 	"context"
 	"sync"
+
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // Service observes the disks of a node.
@@ -12,6 +14,7 @@ type Service struct{ Config }
 type Config struct {
 	Ctx        context.Context // of the node
 	Background *sync.WaitGroup // of the node's goroutines
+	FS         vfs.FS          // of the data directories
 	Dirs       []string        // the data directories
 	// ReserveBytes is the free space that each data directory must keep, in bytes. Zero means a twentieth of the first one's file system,
 	// and at most 1 GiB.

@@ -3,9 +3,9 @@ package disks
 import (
 	"fmt"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
-	"golang.org/x/sys/unix"
 )
 
 // Reserve returns the free disk space that each data directory must keep, in bytes.
@@ -14,43 +14,25 @@ func (s *Service) Reserve() int64 {
 		return s.ReserveBytes
 	}
 	const most = 1 << 30
-	var st unix.Statfs_t
-	if err := unix.Statfs(s.Dirs[0], &st); err != nil {
+	disk, err := vfs.DiskOf(s.FS, s.Dirs[0])
+	if err != nil {
 		return most
 	}
-	return min(most, int64(st.Blocks)*st.Bsize/20)
+	return min(most, disk.TotalBytes/20)
 }
 
-// TotalBytes returns the size of a directory's file system, if it can be read.
-func TotalBytes(folder string) (int64, bool) {
-	var st unix.Statfs_t
-	if unix.Statfs(folder, &st) != nil {
-		return 0, false
-	}
-	return int64(st.Blocks) * st.Bsize, true
-}
-
-// freeBytes returns the free space of a directory's file system, if it can be read.
-func freeBytes(folder string) (int64, bool) {
-	var st unix.Statfs_t
-	if unix.Statfs(folder, &st) != nil {
-		return 0, false
-	}
-	return int64(st.Bavail) * st.Bsize, true
-}
-
-// Space returns the size of the data directories' file systems, and the free space for data, in bytes. Retired directories do not count.
+// Space returns the size of the data directories' disks, and the free space for data, in bytes. Retired directories do not count.
 func (s *Service) Space() (total, free int64) {
 	retired := s.Retired()
-	seen := map[unix.Fsid]bool{}
+	seen := map[any]bool{}
 	for _, dir := range s.Dirs {
-		var st unix.Statfs_t
-		if retired[identity.BlobFolder(dir)] || unix.Statfs(dir, &st) != nil || seen[st.Fsid] {
+		disk, err := vfs.DiskOf(s.FS, dir)
+		if err != nil || retired[identity.BlobFolder(dir)] || seen[disk.ID] {
 			continue
 		}
-		seen[st.Fsid] = true
-		total += int64(st.Blocks) * st.Bsize
-		free += max(0, int64(st.Bavail)*st.Bsize-s.Reserve())
+		seen[disk.ID] = true
+		total += disk.TotalBytes
+		free += max(0, disk.FreeBytes-s.Reserve())
 	}
 	return total, free
 }
@@ -59,7 +41,7 @@ func (s *Service) Space() (total, free int64) {
 // node that cannot write it ends.
 func (s *Service) CheckVoteSpace() error {
 	dir := s.Dirs[0]
-	if left, ok := freeBytes(dir); ok && left < s.Reserve() {
+	if left, err := s.FS.FreeBytes(dir); err == nil && left < s.Reserve() {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
 			Message: fmt.Sprintf("%s has %d bytes free, less than its reserve of %d: too little for the lock service's log", dir, left, s.Reserve())}
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"time"
 
 	"github.com/steledb/stele/internal/stall"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -42,7 +41,7 @@ func Stalled(err error) bool {
 // Watch stops the node when one of its disks does not answer any more. It returns at once.
 func (s *Service) Watch() {
 	for _, dir := range s.Dirs {
-		s.Background.Go(func() { watch(s.Ctx, dir, probe, s.Fail) })
+		s.Background.Go(func() { watch(s.Ctx, dir, s.probe, s.Fail) })
 	}
 }
 
@@ -56,11 +55,15 @@ func watch(ctx context.Context, dir string, probe func(dir string) error, fail f
 }
 
 // probe writes a byte to the disk of a directory.
-func probe(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, probeFile), os.O_CREATE|os.O_WRONLY, 0o600)
+func (s *Service) probe(dir string) error {
+	name := filepath.Join(dir, probeFile)
+	f, err := s.FS.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = s.FS.Create(name)
+	}
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt([]byte{1}, 0)
-	return errors.Join(err, unix.Fdatasync(int(f.Fd())), f.Close())
+	return errors.Join(err, f.Sync(), f.Close())
 }

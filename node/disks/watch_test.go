@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/raftmeta"
 )
 
@@ -41,8 +42,9 @@ func TestWatch(t *testing.T) {
 		t.Error("it is not told what is stalled")
 	}
 	dir := t.TempDir()
+	service := New(Config{FS: vfs.OS()})
 	for range 2 {
-		if err := probe(dir); err != nil {
+		if err := service.probe(dir); err != nil {
 			t.Error(err)
 		}
 	}

@@ -36,6 +36,8 @@ type HostConfig struct {
 	// TokenFile has the join token; empty if there is none.
 	TokenFile string
 	Nodes     []string // addresses of nodes to join
+	// Dial opens a plain connection to an address.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Name is the name of the node, and Host the name or address at which others reach it, or "": both are in its certificate.
 	Name, Host string
 	// Waiting is called before the host asks other nodes, which may take long.
@@ -201,9 +203,13 @@ func (h *host) askOne(ctx context.Context, addr string) (*certs.Issued, error) {
 	var known *pki.Trust
 	pinned := pki.DialPinned(h.token.Authority(), nil, func(t *pki.Trust) { known = t })
 	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
-		d := tls.Dialer{Config: pinned}
-		c, err := d.DialContext(ctx, "tcp", addr)
+		plain, err := h.Dial(ctx, addr)
 		if err != nil {
+			return nil, err
+		}
+		c := tls.Client(plain, pinned)
+		if err := c.HandshakeContext(ctx); err != nil {
+			_ = plain.Close()
 			return nil, err
 		}
 		if id := known.Cluster(); h.cluster != "" && h.cluster != id {

@@ -3,6 +3,7 @@ package gossip
 import (
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"slices"
 	"time"
@@ -27,6 +28,8 @@ type Config struct {
 
 	// Bind is the host:port to listen on, UDP and TCP. Port 0 means any free port.
 	Bind string
+	// Open opens the sockets at Bind. Nil means those of the operating system, by Open.
+	Open func(bind string, logger *log.Logger) (Sockets, error)
 	// Advertise is the address for other nodes, host or host:port; a name is resolved once. Empty:
 	// see package reach.
 	Advertise string
@@ -68,6 +71,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Removed == nil {
 		c.Removed = func(string) bool { return false }
+	}
+	if c.Open == nil {
+		c.Open = Open
 	}
 	c.slower = max(c.slower, 1)
 	if c.Logger == nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"slices"
 	"strconv"
@@ -77,10 +78,11 @@ func Start(cfg Config) (*Ring, error) {
 // listen binds the port and starts memberlist.
 func (r *Ring) listen() error {
 	logger := r.lines.logger()
-	sockets, port, err := bind(r.cfg.Bind, logger)
+	sockets, err := r.cfg.Open(r.cfg.Bind, logger)
 	if err != nil {
 		return fmt.Errorf("listen for gossip: %w", err)
 	}
+	port := sockets.Port()
 	o, err := newDecrypter(r.cfg.Cluster, r.cfg.Keys)
 	if err != nil {
 		_ = sockets.Shutdown()
@@ -117,19 +119,26 @@ func (r *Ring) listen() error {
 // bindTries bounds the attempts to find a port that is free for both TCP and UDP.
 const bindTries = 10
 
-func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, error) {
+// netSockets are sockets of the operating system.
+type netSockets struct{ *memberlist.NetTransport }
+
+// Port implements Sockets.
+func (s netSockets) Port() int { return s.GetAutoBindPort() }
+
+// Open opens sockets of the operating system at a host:port. Port 0 means any free port.
+func Open(addr string, logger *log.Logger) (Sockets, error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return nil, 0, fmt.Errorf("port %q: %w", text, err)
+		return nil, fmt.Errorf("port %q: %w", text, err)
 	}
 	if host != "" && net.ParseIP(host) == nil { // the transport would listen on all addresses
 		ip, err := lookUp(context.Background(), host)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		host = ip.String()
 	}
@@ -140,10 +149,10 @@ func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, 
 	for ; ; tries-- {
 		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: int(port), Logger: logger})
 		if err == nil {
-			return t, t.GetAutoBindPort(), nil
+			return netSockets{t}, nil
 		}
 		if tries == 1 {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 }

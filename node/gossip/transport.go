@@ -11,11 +11,19 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport wraps memberlist's sockets, and bounds what they accept of unauthenticated senders.
+// Sockets are the sockets of one node's gossip: one for packets and a listener for streams, with one address. The addresses of remote
+// ends are a *net.UDPAddr and a *net.TCPAddr. Their channels are received from until Shutdown has returned.
+type Sockets interface {
+	memberlist.NodeAwareTransport
+	// Port returns the port of both.
+	Port() int
+}
+
+// transport wraps a node's sockets, and bounds what they accept of unauthenticated senders.
 // Memberlist itself buffers 20 MiB for each of any number of streams, and retains 64 KiB for each
 // packet.
 type transport struct {
-	*memberlist.NetTransport
+	Sockets
 	decrypter *decrypter
 	budget    *streamBudget
 	members   func() map[netip.Prefix]bool // returns the hosts of known members
@@ -34,9 +42,9 @@ type transport struct {
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
-func newTransport(inner *memberlist.NetTransport, o *decrypter, memory int64, members func() map[netip.Prefix]bool, log func(logLine)) *transport {
+func newTransport(inner Sockets, o *decrypter, memory int64, members func() map[netip.Prefix]bool, log func(logLine)) *transport {
 	t := &transport{
-		NetTransport: inner, decrypter: o, budget: newStreamBudget(memory), members: members, log: log,
+		Sockets: inner, decrypter: o, budget: newStreamBudget(memory), members: members, log: log,
 		streams: make(chan net.Conn), packets: make(chan *memberlist.Packet),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -59,7 +67,7 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 // DialAddressTimeout opens a stream. Its answer is bounded like an inbound stream: the peer is not
 // authenticated yet.
 func (t *transport) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	conn, err := t.NetTransport.DialAddressTimeout(addr, timeout)
+	conn, err := t.Sockets.DialAddressTimeout(addr, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +80,7 @@ func (t *transport) Shutdown() error {
 	var err error
 	t.stop.Do(func() {
 		close(t.stopping)
-		err = t.NetTransport.Shutdown()
+		err = t.Sockets.Shutdown()
 		close(t.stopped)
 		t.tasks.Wait()
 	})
@@ -87,7 +95,7 @@ func (t *transport) acceptStreams() {
 	var fetched time.Time
 	for {
 		select {
-		case conn := <-t.NetTransport.StreamCh():
+		case conn := <-t.Sockets.StreamCh():
 			if now := time.Now(); now.Sub(fetched) > membersEvery {
 				members, fetched = t.members(), now
 			}
@@ -123,7 +131,7 @@ func (t *transport) acceptPackets() {
 	gate := packetGate{decrypter: t.decrypter}
 	for {
 		select {
-		case p := <-t.NetTransport.PacketCh():
+		case p := <-t.Sockets.PacketCh():
 			if err := gate.check(p.Buf, p.Timestamp); err != nil {
 				t.dropped.Add(1)
 				t.log(logLine{levelUntrusted, "gossip packet dropped", []any{"from", p.From, "reason", err}})

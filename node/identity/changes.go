@@ -3,10 +3,9 @@ package identity
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/formation"
 )
 
@@ -97,7 +96,7 @@ func (f *Folders) BeginVoter(raftEpoch uint64) (dir string, err error) {
 	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftEpoch = d.ident.Folder, true, raftEpoch }); err != nil {
 		return "", err
 	}
-	if err := os.RemoveAll(dir); err != nil { // left by an earlier attempt
+	if err := vfs.RemoveAll(d.fs, dir); err != nil { // left by an earlier attempt
 		return "", fmt.Errorf("become a voter: %w", err)
 	}
 	return dir, nil
@@ -109,7 +108,7 @@ func (f *Folders) CompleteVoter() error {
 	if d == nil {
 		return errors.New("become a voter: not begun")
 	}
-	made, err := hasLog(d.path)
+	made, err := hasLog(d.fs, d.path)
 	if err != nil || !made {
 		return errors.Join(fmt.Errorf("become a voter: no Raft log in %s", d.path), err)
 	}
@@ -153,10 +152,10 @@ func (f *Folders) setAside() error {
 		return nil
 	}
 	from := filepath.Join(d.path, raftFolder)
-	if _, err := os.Stat(from); err == nil {
-		to, err := unusedName(filepath.Join(d.path, asideFolder))
+	if _, _, err := d.fs.Stat(from); err == nil {
+		to, err := unusedName(d.fs, filepath.Join(d.path, asideFolder))
 		if err == nil {
-			err = os.Rename(from, to)
+			err = d.fs.Rename(from, to)
 		}
 		if err != nil {
 			return fmt.Errorf("set the lock service's log aside: %w", err)
@@ -169,16 +168,18 @@ func (f *Folders) setAside() error {
 }
 
 // unusedName returns path, or path with the first unused numeric suffix.
-func unusedName(path string) (string, error) {
+func unusedName(fsys vfs.FS, path string) (string, error) {
 	for n := 1; ; n++ {
 		name := path
 		if n > 1 {
 			name = fmt.Sprintf("%s.%d", path, n)
 		}
-		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			return name, nil
-		} else if err != nil {
+		exists, err := vfs.Exists(fsys, name)
+		if err != nil {
 			return "", err
+		}
+		if !exists {
+			return name, nil
 		}
 	}
 }

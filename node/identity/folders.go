@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,8 +33,7 @@ type Folders struct {
 // that does not belong to the others, or is missing.
 func Inspect(dataDirs []string) (*Folders, error) { return InspectFS(vfs.OS(), dataDirs) }
 
-// InspectFS is Inspect on another file system, on which the result then writes. The Raft log alone is
-// expected on that of the operating system, the only one that bbolt supports.
+// InspectFS is Inspect on another file system, on which the result then writes.
 func InspectFS(fsys vfs.FS, dataDirs []string) (*Folders, error) {
 	all := &Folders{}
 	for _, path := range dataDirs {
@@ -75,7 +73,7 @@ func inspectFolder(fsys vfs.FS, path string) (dataFolder, error) {
 		return dataFolder{}, err
 	}
 	d := dataFolder{fs: fsys, path: abs}
-	if d.raft, err = hasLog(abs); err != nil {
+	if d.raft, err = hasLog(fsys, abs); err != nil {
 		return d, err
 	}
 	if d.blobs, err = holdsFiles(fsys, BlobFolder(abs)); err != nil {
@@ -96,8 +94,8 @@ func inspectFolder(fsys vfs.FS, path string) (dataFolder, error) {
 }
 
 // hasLog reports whether a data folder holds a Raft log.
-func hasLog(path string) (bool, error) {
-	_, err := os.Stat(filepath.Join(path, raftFolder, "raft.db"))
+func hasLog(fsys vfs.FS, path string) (bool, error) {
+	_, _, err := fsys.Stat(filepath.Join(path, raftFolder, "raft.db"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -130,10 +128,8 @@ func holdsFiles(fsys vfs.FS, name string) (bool, error) {
 // checkDistinct rejects a folder that was given twice.
 func (f *Folders) checkDistinct() error {
 	for i, a := range f.dirs {
-		infoA, errA := os.Stat(a.path)
 		for _, b := range f.dirs[:i] {
-			infoB, errB := os.Stat(b.path)
-			same := a.path == b.path || errA == nil && errB == nil && os.SameFile(infoA, infoB)
+			same := a.path == b.path || vfs.SameFile(a.fs, a.path, b.path)
 			if same || a.ident != nil && b.ident != nil && a.ident.Folder == b.ident.Folder {
 				return fmt.Errorf("data folders %s and %s are the same folder, or one is a copy: give it once", b.path, a.path)
 			}

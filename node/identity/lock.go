@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -13,22 +12,25 @@ import (
 // lockFile is locked by the node's process, from before it changes anything until it ends.
 const lockFile = "lock"
 
-// Lock locks the data folders against other processes, and creates missing ones. The lock is held
+// Lock is LockFS on the operating system's file system.
+func Lock(dataDirs []string) (unlock func(), err error) { return LockFS(vfs.OS(), dataDirs) }
+
+// LockFS locks the data folders against other processes, and creates missing ones. The lock is held
 // until unlock is called or the process ends. The error is vfs.ErrLocked if another process holds
 // the lock of one.
-func Lock(dataDirs []string) (unlock func(), err error) {
+func LockFS(fsys vfs.FS, dataDirs []string) (unlock func(), err error) {
 	var held []io.Closer
 	unlock = func() {
 		for _, l := range held {
 			_ = l.Close() // the end of the process would release it, too
 		}
 	}
-	locker, ok := vfs.OS().(vfs.Locker)
+	locker, ok := fsys.(vfs.Locker)
 	if !ok {
 		return nil, errors.New("lock data folders: not supported by this system")
 	}
 	for _, dir := range dataDirs {
-		if err = os.MkdirAll(dir, 0o700); err == nil {
+		if err = fsys.MkdirAll(dir); err == nil {
 			var l io.Closer
 			if l, err = locker.Lock(filepath.Join(dir, lockFile)); err == nil {
 				held = append(held, l)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 const (
@@ -168,6 +170,9 @@ func (a *Allocator) divideLocked(now time.Time, d *allocation, server string, re
 	for k := range shares {
 		if rec.Rates[k].PerSecond > 0 {
 			shares[k], over[k] = divide(now, d.grants, server, k, float64(rec.Rates[k].PerSecond))
+			if planted.On(planted.QuotaNotDivided) {
+				shares[k], over[k] = float64(rec.Rates[k].PerSecond), false
+			}
 		}
 	}
 	return shares, over

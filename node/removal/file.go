@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -24,8 +23,8 @@ type fileText struct {
 }
 
 // readFile returns the removed nodes in the file, or nil if there is no file.
-func readFile(path, cluster string) (map[string]bool, error) {
-	b, err := os.ReadFile(path)
+func readFile(fsys vfs.FS, path, cluster string) (map[string]bool, error) {
+	b, err := vfs.ReadFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -47,12 +46,12 @@ func readFile(path, cluster string) (map[string]bool, error) {
 }
 
 // writeFile replaces the file. After an error the previous file remains.
-func writeFile(path, cluster string, gone map[string]bool) error {
+func writeFile(fsys vfs.FS, path, cluster string, gone map[string]bool) error {
 	b, err := json.MarshalIndent(fileText{Format: fileFormat, Cluster: cluster, Nodes: slices.Sorted(maps.Keys(gone))}, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := vfs.WriteFile(vfs.OS(), path, append(b, '\n')); err != nil {
+	if err := vfs.WriteFile(fsys, path, append(b, '\n')); err != nil {
 		return fmt.Errorf("write the list of removed nodes: %w", err)
 	}
 	return nil

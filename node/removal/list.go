@@ -1,6 +1,10 @@
 package removal
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/steledb/stele/internal/planted"
+)
 
 // List has removed nodes. Safe for concurrent use; the zero value has none.
 type List struct {
@@ -11,7 +15,7 @@ type List struct {
 func (l *List) set(gone map[string]bool) { l.ids.Store(&gone) }
 
 // Has reports whether a node was removed. It does not block.
-func (l *List) Has(id string) bool { return l.All()[id] }
+func (l *List) Has(id string) bool { return l.All()[id] && !planted.On(planted.RemovedReadmitted) }
 
 // Rejected returns an ErrRemoved that names the node if it was removed. It does not block.
 func (l *List) Rejected(id string) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
@@ -39,7 +40,8 @@ type Service struct {
 type Config struct {
 	Ctx     context.Context // of the node
 	Log     *slog.Logger
-	File    string        // see package doc
+	FS      vfs.FS
+	File    string        // on FS, see package doc
 	ID      func() string // this node's
 	Cluster func() string // this node's
 	Meta    *namespace.Access
@@ -68,7 +70,7 @@ func (s *Service) Load(cluster string) {
 	if cluster == "" {
 		return
 	}
-	gone, err := readFile(s.File, cluster)
+	gone, err := readFile(s.FS, s.File, cluster)
 	if err != nil { // the lock service has the list, too
 		s.Log.Warn("list of removed nodes unreadable; it is read from the lock service", "err", err)
 	} else if gone != nil {
@@ -211,7 +213,7 @@ func (s *Service) apply(gone, lost map[string]bool) {
 	}
 	kept := maps.Clone(gone)
 	maps.Copy(kept, lost)
-	if err := writeFile(s.File, s.Cluster(), kept); err != nil {
+	if err := writeFile(s.FS, s.File, s.Cluster(), kept); err != nil {
 		s.Log.Warn("list of removed nodes not saved", "err", err)
 	}
 }

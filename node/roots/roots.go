@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
@@ -95,6 +96,9 @@ var ErrNotSorted = errors.New("the server's logs are not sorted")
 func (r *Reader) Runs(ctx context.Context, server string, each func(*sortedrun.Meta) error) error {
 	f, err := r.Catalog.Meta.Get(ctx, namespace.RecoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
+		if planted.On(planted.LoadBeforeSorted) {
+			return nil
+		}
 		return ErrNotSorted
 	}
 	if err != nil {
@@ -107,7 +111,7 @@ func (r *Reader) Runs(ctx context.Context, server string, each func(*sortedrun.M
 	if err := EachRun(rec, each); err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
-	if !rec.Done() {
+	if !rec.Done() && !planted.On(planted.LoadBeforeSorted) {
 		return ErrNotSorted
 	}
 	return nil

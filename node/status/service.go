@@ -6,10 +6,10 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
-	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/members"
@@ -28,6 +28,7 @@ type Config struct {
 	Name    string // the node's
 	Version string // the program's
 	Began   time.Time
+	FS      vfs.FS // of the data directories
 	Self    *identity.Self
 	Members *members.Service
 	Serving func() bool
@@ -109,7 +110,9 @@ func (sv *Service) status(context.Context, *api.NamesRequest) (reply.Result, err
 	s.Master = sv.Master().Epoch() != 0
 	for _, f := range store.Stats().Folders {
 		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
-		d.TotalBytes, _ = disks.TotalBytes(f.Path)
+		if disk, err := vfs.DiskOf(sv.FS, f.Path); err == nil {
+			d.TotalBytes = disk.TotalBytes
+		}
 		s.Disks = append(s.Disks, d)
 	}
 	return s.Append, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
@@ -43,6 +44,9 @@ func (s *Server) ReleaseFailed(key []byte, cause error) {
 	}
 	if err != nil || row.Server != s.nameFor(row.Table) || s.Serving() != nil {
 		return // it is retried here, or another server has it
+	}
+	if planted.On(planted.LogIDKept) && row.Table == metadata.TableID {
+		return
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
 	if err != nil || s.of(row.Table).Served().SplitPending(metarows.RefOf(row)) || s.of(row.Table).Served().Overlaps(row.Table, m.Start, row.End) {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/raftmeta"
+	raftlog "github.com/steledb/stele/raftmeta/storage"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/storage"
 )
@@ -31,22 +32,38 @@ type Summary struct {
 	Entries  int64 // of SSTables
 }
 
+// Config describes where the data of a node is. The zero Config is that of the program.
+type Config struct {
+	// FS is the file system of the data directories. Nil means the operating system's.
+	FS vfs.FS
+	// OpenRaftLog opens the store of the Raft log. Nil means that it is a bbolt file, which is read without bbolt.
+	OpenRaftLog raftlog.OpenFunc
+}
+
+// Folders verifies the data of a node on the operating system's file system, as Config.Folders.
+func Folders(ctx context.Context, dataDirs []string, keys masterkeys.Source, report func(Problem)) (Summary, error) {
+	return Config{}.Folders(ctx, dataDirs, keys, report)
+}
+
 // Folders verifies the data of a node that is not running: all checksums of all files, and the order of keys in SSTables that are completely
 // here, using the master keys of an encrypted node. Missing files are known only to the running cluster. It calls report for each problem and
 // changes nothing. The error is for data that could not be checked, such as that of a running node.
-func Folders(ctx context.Context, dataDirs []string, keys masterkeys.Source, report func(Problem)) (Summary, error) {
+func (c Config) Folders(ctx context.Context, dataDirs []string, keys masterkeys.Source, report func(Problem)) (Summary, error) {
 	var sum Summary
+	if c.FS == nil {
+		c.FS = vfs.OS()
+	}
 	masterKeys, err := keys.Read(ctx)
 	if err != nil {
 		return sum, err
 	}
-	dirs, err := identity.Inspect(dataDirs)
+	dirs, err := identity.InspectFS(c.FS, dataDirs)
 	if err != nil {
 		return sum, err
 	}
 	blobDirs := identity.BlobFolders(dataDirs)
 	for _, d := range blobDirs {
-		if _, err := os.Stat(d); err != nil {
+		if _, _, err := c.FS.Stat(d); err != nil {
 			return sum, fmt.Errorf("%s is not a data folder of a node: %w", filepath.Dir(d), err)
 		}
 	}
@@ -55,14 +72,14 @@ func Folders(ctx context.Context, dataDirs []string, keys masterkeys.Source, rep
 	}
 	raftDir := dirs.RaftDir()
 	if raftDir != "" {
-		err = raftmeta.Verify(ctx, nil, raftDir, func(err error) {
+		err = raftmeta.Verify(ctx, c.FS, raftDir, c.OpenRaftLog, func(err error) {
 			report(located(raftDir, err))
 		})
 		if err != nil {
 			return sum, fmt.Errorf("check the lock service's log: %w", err)
 		}
 	}
-	store, err := blobfs.Open(blobfs.Config{Folders: blobDirs, ReadOnly: true, MasterKeys: masterKeys})
+	store, err := blobfs.Open(blobfs.Config{FS: c.FS, Folders: blobDirs, ReadOnly: true, MasterKeys: masterKeys})
 	if err != nil {
 		return sum, fmt.Errorf("open the block store: %w", err)
 	}

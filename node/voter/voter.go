@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/raftmeta"
+	"github.com/steledb/stele/raftmeta/storage"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -29,11 +31,14 @@ type Config struct {
 	// AddressOf returns the current address of a node, Addresses those of all other nodes that are known.
 	AddressOf func(id string) (string, bool)
 	Addresses func() []string
-	// Dial connects to a node at an address, DialAny to any node of the cluster at one. DialAny is nil for TCP without TLS.
+	// Dial connects to a node at an address, DialAny to any node of the cluster at one.
 	Dial    func(ctx context.Context, id, addr string) (net.Conn, error)
 	DialAny func(ctx context.Context, addr string) (net.Conn, error)
 	// RequireNode returns an error unless the connection is from that node. Nil on an open node.
 	RequireNode func(c net.Conn, id string) error
+	// FS is the file system of the data directories. Nil means the operating system's. OpenLog opens the store of the Raft log; nil means bbolt.
+	FS      vfs.FS
+	OpenLog storage.OpenFunc
 	// QuotaOf returns what a user may hold of the lock service.
 	QuotaOf func(owner string) raftmeta.Quota
 	// Reserve returns the free disk space, in bytes, that the log leaves to others.
@@ -131,7 +136,7 @@ func (v *Voter) open(dir string, join bool) error {
 	// High-priority blobs and logs use half of the reserve, and need the lock service: deleting
 	// a log changes its list.
 	group, err := raftmeta.Open(raftmeta.Config{
-		Dir: dir, ID: v.Self.ID(), Join: join, Logger: log, OnFatal: v.Fail, ReserveBytes: max(v.Reserve()/4, 1),
+		FS: v.FS, OpenLog: v.OpenLog, Dir: dir, ID: v.Self.ID(), Join: join, Logger: log, OnFatal: v.Fail, ReserveBytes: max(v.Reserve()/4, 1),
 		OnRemoved: func() {
 			if err := v.stopVoting(); err != nil {
 				log.Error("voting not stopped", "err", err)

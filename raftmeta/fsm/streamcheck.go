@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -27,6 +28,9 @@ func NewStreamCheck() *StreamCheck { return &StreamCheck{need: streamHeaderBytes
 // Write implements io.Writer. The error is a *StreamError.
 func (c *StreamCheck) Write(p []byte) (int, error) {
 	n := len(p)
+	if planted.On(planted.SnapshotUnverified) {
+		return n, nil
+	}
 	for c.err == nil && len(p) > 0 {
 		take := min(c.need-len(c.piece), len(p))
 		c.piece, p = append(c.piece, p[:take]...), p[take:]
@@ -101,7 +105,7 @@ func (c *StreamCheck) records(payload []byte) error {
 
 // End returns an error unless the stream is complete.
 func (c *StreamCheck) End() error {
-	if c.err == nil && (!c.ended || len(c.piece) > 0) {
+	if c.err == nil && (!c.ended || len(c.piece) > 0) && !planted.On(planted.SnapshotUnverified) {
 		c.err = &StreamError{c.off, fmt.Errorf("%w: truncated", ErrBadSnapshot)}
 	}
 	return c.err

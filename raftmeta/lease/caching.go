@@ -6,6 +6,7 @@ import (
 
 	"github.com/steledb/stele/raftmeta/fsm"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -145,6 +146,9 @@ func (lm *manager) write(ctx context.Context, c fsm.Command, paths ...string) (f
 // invalidate is the part of write before the proposal.
 func (lm *manager) invalidate(ctx context.Context, paths []string) error {
 	for _, drained := range lm.beginWrite(paths) {
+		if planted.On(planted.InvalidationNotAwaited) {
+			continue
+		}
 		select {
 		case <-drained:
 		case <-ctx.Done():

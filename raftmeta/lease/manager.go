@@ -8,6 +8,7 @@ import (
 
 	"github.com/steledb/stele/raftmeta/fsm"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -152,6 +153,10 @@ func (lm *manager) load() {
 	now := lm.clock.Now()
 	ns.EachSession(func(st *fsm.Session) {
 		s := lm.addSessionLocked(st.ID, st.Owner, st.Lease, now)
+		if planted.On(planted.SessionsCut) {
+			s.end = now + st.Lease/4
+			lm.mu.timers.schedule(s)
+		}
 		s.events, s.first, s.last = failedOver[:1:1], 1, 1
 		lm.mu.ledger.queue(s, 1)
 	})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -136,7 +137,7 @@ func (c *cache) finish(t *fetch, f *api.File, perm api.CachePermission) (v *Vers
 	if c.mu.fetches[t.path] = left; len(left) == 0 {
 		delete(c.mu.fetches, t.path)
 	}
-	if f == nil || !perm.OK || t.outdated || perm.Term != c.mu.term || perm.At < c.mu.floor || perm.At < t.invalid {
+	if f == nil || !perm.OK || t.outdated || perm.Term != c.mu.term || perm.At < c.mu.floor || perm.At < t.invalid && !planted.On(planted.StaleFetchCached) {
 		return nil
 	}
 	old, ok := c.mu.files[t.path]

@@ -288,6 +288,57 @@ func (c *boltCheck) bucket(at int64, flags uint32, name string, value []byte) {
 	t.elements(at+boltBucketBytes, inline, 0)
 }
 
+// checkLog is CheckLog for a log in another store, of which it checks each value and entry.
+func (open OpenFunc) checkLog(fsys vfs.FS, file string) (LogSummary, []error, error) {
+	c := &boltCheck{name: file}
+	if _, _, err := fsys.Stat(file); err != nil { // do not create it
+		return c.sum, nil, fmt.Errorf("check log: %w", err)
+	}
+	backend, err := open(file)
+	if err != nil {
+		return c.sum, nil, fmt.Errorf("check log: %w", err)
+	}
+	if err := errors.Join(c.backend(backend), backend.Close()); err != nil {
+		return c.sum, c.problems, fmt.Errorf("check log: %w", err)
+	}
+	return c.sum, c.problems, nil
+}
+
+// stableKeys are raft's keys and ours.
+var stableKeys = []string{"CurrentTerm", "LastVoteTerm", stableVoteCand, StableServerID, StableJoining}
+
+func (c *boltCheck) backend(b Backend) error {
+	for _, key := range stableKeys {
+		value, err := b.Get([]byte(key))
+		switch {
+		case err == nil:
+			c.stable(0, 0, []byte(key), value)
+		case err.Error() != "not found": // as raft compares it
+			return err
+		}
+	}
+	first, err := b.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := b.LastIndex()
+	if err != nil || last == 0 {
+		return err
+	}
+	for index := first; index <= last; index++ {
+		var l raft.Log
+		switch err := b.GetLog(index, &l); {
+		case errors.Is(err, raft.ErrLogNotFound):
+			c.bad(0, "log entry %d is missing", index)
+		case err != nil:
+			return err
+		default:
+			c.decoded(0, index, &l)
+		}
+	}
+	return nil
+}
+
 // stable checks one value of raft's stable store.
 func (c *boltCheck) stable(at int64, flags uint32, key, value []byte) {
 	b, bad := cutStable(key, value)
@@ -320,7 +371,12 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 		c.bad(at, "log entry %d: %v", index, err)
 		return
 	}
-	if bad := checkEntry(index, &l); bad != "" {
+	c.decoded(at, index, &l)
+}
+
+// decoded checks the entry stored at index.
+func (c *boltCheck) decoded(at int64, index uint64, l *raft.Log) {
+	if bad := checkEntry(index, l); bad != "" {
 		c.bad(at, "%s", bad)
 		return
 	}
@@ -335,7 +391,7 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 		s.First = index
 	}
 	s.Last, s.lastTerm = index, l.Term
-	s.Sizes = append(s.Sizes, int32(entryBytes(&l)))
+	s.Sizes = append(s.Sizes, int32(entryBytes(l)))
 	if l.Type == raft.LogCommand {
 		c.command(at, index, l.Data)
 	}

@@ -21,7 +21,7 @@ const (
 
 // VerifyDir checks everything in a data directory that no process has open, and calls problem for
 // each *CorruptError and *VersionError. It returns an error if it could not complete.
-func VerifyDir(ctx context.Context, fsys vfs.FS, dir string, problem func(error)) error {
+func VerifyDir(ctx context.Context, fsys vfs.FS, dir string, openLog OpenFunc, problem func(error)) error {
 	lock, err := LockDir(fsys, dir)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func VerifyDir(ctx context.Context, fsys vfs.FS, dir string, problem func(error)
 		defer func() { _ = lock.Close() }()
 	}
 	snaps := &Snapshots{fs: fsys, dir: filepath.Join(dir, SnapshotsName)}
-	_, problems, err := CheckDir(ctx, fsys, dir, snaps, true)
+	_, problems, err := CheckDir(ctx, fsys, dir, openLog, snaps, true)
 	for _, p := range problems {
 		problem(p)
 	}
@@ -55,10 +55,15 @@ func (s DirSummary) BytesAfterSnapshot() int64 {
 }
 
 // CheckDir checks the log and the header of the newest snapshot, or with deep everything in all
-// snapshots. It returns the problems found.
-func CheckDir(ctx context.Context, fsys vfs.FS, dir string, snaps *Snapshots, deep bool) (DirSummary, []error, error) {
+// snapshots. It returns the problems found. A nil openLog means that the log is a bbolt file, which
+// is read without bbolt.
+func CheckDir(ctx context.Context, fsys vfs.FS, dir string, openLog OpenFunc, snaps *Snapshots, deep bool) (DirSummary, []error, error) {
 	file := filepath.Join(dir, LogName)
-	log, problems, err := CheckLog(fsys, file)
+	check := CheckLog
+	if openLog != nil {
+		check = openLog.checkLog
+	}
+	log, problems, err := check(fsys, file)
 	sum := DirSummary{LogSummary: log}
 	if err != nil {
 		return sum, problems, err

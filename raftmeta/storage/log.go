@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/stall"
 	"go.etcd.io/bbolt"
 )
@@ -93,12 +94,18 @@ type EntryID struct{ Index, Term uint64 }
 // and another server to store it.
 const coveredType raft.LogType = 0xff
 
-// Backend is the part of raft-boltdb that a Log uses.
+// Backend is the part of raft-boltdb that a Log uses. What a call has stored is durable when it
+// returns nil, and a crash leaves all or nothing of it. Get returns an error with the text "not
+// found" if there is no value, and GetLog raft.ErrLogNotFound. SetUint64 and GetUint64 are not used.
 type Backend interface {
 	raft.LogStore
 	raft.StableStore
 	io.Closer
 }
+
+// OpenFunc opens the store that is the file of that name, or creates it, with all that it needs in
+// that one file: a closed store is renamed, and found by its file.
+type OpenFunc func(file string) (Backend, error)
 
 const (
 	// boltLockTimeout bounds the wait for the lock of the bbolt file. The lock of the data
@@ -283,7 +290,7 @@ func (s *Log) GetLog(index uint64, l *raft.Log) error {
 	}
 	err := s.guard("read log entry", func() error { return s.bolt.GetLog(index, l) })
 	if err == raft.ErrLogNotFound {
-		if end := s.end.Load(); end != nil && end.Index == index {
+		if end := s.end.Load(); end != nil && end.Index == index && !planted.On(planted.SnapshotEndForgotten) {
 			*l = raft.Log{Index: end.Index, Term: end.Term, Type: coveredType}
 			return nil
 		}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -58,13 +57,17 @@ type Contents struct {
 
 // Dir is the directory of a node's keys.
 type Dir struct {
+	fs         vfs.FS
 	dir        string
 	passphrase string
 	readOnly   bool
 }
 
-// At returns the directory at a path, which need not exist.
-func At(dir string) Dir { return Dir{dir: filepath.Clean(dir)} }
+// At returns the directory at a path of the operating system, which need not exist.
+func At(dir string) Dir { return On(vfs.OS(), dir) }
+
+// On returns the directory at a path of a file system, which need not exist.
+func On(fsys vfs.FS, dir string) Dir { return Dir{fs: fsys, dir: filepath.Clean(dir)} }
 
 // SealedBy returns the directory with the keys of authorities encrypted with a passphrase, unless that
 // is empty. Load encrypts those that are not encrypted yet.
@@ -75,6 +78,11 @@ func (f Dir) SealedBy(passphrase string) Dir {
 
 // NodeFile returns the path of the node's credential, which a pki.Rotator rewrites.
 func (f Dir) NodeFile() string { return filepath.Join(f.dir, nodeFile) }
+
+// Files returns the files of the directory's file system.
+func (f Dir) Files() pki.Files { return pki.On(f.fs) }
+
+func (f Dir) secrets() secretfile.Files { return secretfile.On(f.fs) }
 
 func (f Dir) file(name string) string { return filepath.Join(f.dir, name) }
 
@@ -133,23 +141,23 @@ func issue(a *pki.Authority, sign func(request []byte) (*x509.Certificate, error
 // initWith writes all files to a temporary directory and renames it, because a partial authority
 // would be worse than none.
 func (f Dir) initWith(c *Contents) error {
-	if err := os.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty directory may exist
+	if err := f.fs.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty directory may exist
 		return fmt.Errorf("replace the directory of keys: %w", err)
 	}
-	half := Dir{dir: f.dir + ".new", passphrase: f.passphrase}
-	if err := os.RemoveAll(half.dir); err != nil { // left by an interrupted Init
+	half := Dir{fs: f.fs, dir: f.dir + ".new", passphrase: f.passphrase}
+	if err := vfs.RemoveAll(f.fs, half.dir); err != nil { // left by an interrupted Init
 		return err
 	}
 	if err := half.write(c); err != nil {
 		return err
 	}
-	if err := pki.WriteSealedAuthority(half.file(authorityFile), c.Authority, f.passphrase); err != nil {
+	if err := f.Files().WriteSealedAuthority(half.file(authorityFile), c.Authority, f.passphrase); err != nil {
 		return err
 	}
-	if err := os.Rename(half.dir, f.dir); err != nil {
+	if err := f.fs.Rename(half.dir, f.dir); err != nil {
 		return err
 	}
-	return vfs.OS().SyncDir(filepath.Dir(f.dir))
+	return f.fs.SyncDir(filepath.Dir(f.dir))
 }
 
 // Enrol stores what a node received from the cluster that it joins. An interrupted call may be
@@ -162,7 +170,7 @@ func (f Dir) Enrol(c *Contents) error {
 	if err := f.write(c); err != nil {
 		return err
 	}
-	return secretfile.Remove(f.file(joinFile))
+	return f.secrets().Remove(f.file(joinFile))
 }
 
 // Renew replaces the credential of an enrolled node that has joined its cluster again, by another
@@ -179,20 +187,20 @@ func (f Dir) Renew(c *Contents) error {
 	if err := f.write(c); err != nil {
 		return err
 	}
-	return secretfile.Remove(f.file(joinFile))
+	return f.secrets().Remove(f.file(joinFile))
 }
 
 // JoinKey returns the key with which the node requests enrollment. It generates the key once and
 // reuses it until the node is enrolled, so that a repeated request is recognized.
 func (f Dir) JoinKey() (crypto.Signer, error) {
-	key, err := pki.ReadKey(f.file(joinFile))
+	key, err := f.Files().ReadKey(f.file(joinFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
 	}
 	if key, err = pki.NewKey(); err != nil {
 		return nil, err
 	}
-	return key, pki.WriteKey(f.file(joinFile), key)
+	return key, f.Files().WriteKey(f.file(joinFile), key)
 }
 
 // write writes the files that every node has.
@@ -204,22 +212,24 @@ func (f Dir) write(c *Contents) error {
 	if err != nil {
 		return err
 	}
-	if err := secretfile.Write(f.file(trustFile), c.Credential.Trust().PEM()); err != nil {
+	if err := f.secrets().Write(f.file(trustFile), c.Credential.Trust().PEM()); err != nil {
 		return err
 	}
-	if err := secretfile.Write(f.file(gossipFile), lines); err != nil {
+	if err := f.secrets().Write(f.file(gossipFile), lines); err != nil {
 		return err
 	}
-	return pki.WriteCredential(f.NodeFile(), c.Credential)
+	return f.Files().WriteCredential(f.NodeFile(), c.Credential)
 }
 
 // checkFree returns ErrExists if one of the files exists.
 func (f Dir) checkFree(files ...string) error {
 	for _, name := range files {
-		if _, err := os.Lstat(f.file(name)); err == nil {
-			return fmt.Errorf("%w: %s: move the directory away if this node no longer belongs to a cluster", ErrExists, f.file(name))
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		exists, err := vfs.Exists(f.fs, f.file(name))
+		if err != nil {
 			return err
+		}
+		if exists {
+			return fmt.Errorf("%w: %s: move the directory away if this node no longer belongs to a cluster", ErrExists, f.file(name))
 		}
 	}
 	return nil
@@ -228,14 +238,14 @@ func (f Dir) checkFree(files ...string) error {
 // SetAuthority makes the node an issuer. a must be an authority of its cluster that the node
 // trusts.
 func (f Dir) SetAuthority(a *pki.Authority) error {
-	c, err := pki.ReadCredential(f.NodeFile())
+	c, err := f.Files().ReadCredential(f.NodeFile())
 	if err != nil {
 		return err
 	}
 	if err := checkAuthority(c, a); err != nil {
 		return err
 	}
-	return pki.WriteSealedAuthority(f.file(authorityFile), a, f.passphrase)
+	return f.Files().WriteSealedAuthority(f.file(authorityFile), a, f.passphrase)
 }
 
 // SetGossipKeys replaces the gossip keys, of which the first encrypts. After an error the old ones
@@ -245,29 +255,29 @@ func (f Dir) SetGossipKeys(keys [][]byte) error {
 	if err != nil {
 		return err
 	}
-	return secretfile.Write(f.file(gossipFile), lines)
+	return f.secrets().Write(f.file(gossipFile), lines)
 }
 
 // SetNext stores the authority that will replace the current one. The node need not trust it yet.
 func (f Dir) SetNext(a *pki.Authority) error {
-	return pki.WriteSealedAuthority(f.file(nextFile), a, f.passphrase)
+	return f.Files().WriteSealedAuthority(f.file(nextFile), a, f.passphrase)
 }
 
 // DropNext deletes the authority of SetNext.
-func (f Dir) DropNext() error { return secretfile.Remove(f.file(nextFile)) }
+func (f Dir) DropNext() error { return f.secrets().Remove(f.file(nextFile)) }
 
 // SetTrust writes the authorities' certificates for other programs. The node's own are in its
 // credential.
 func (f Dir) SetTrust(t *pki.Trust) error {
-	if b, err := os.ReadFile(f.file(trustFile)); err == nil && bytes.Equal(b, t.PEM()) {
+	if b, err := vfs.ReadFile(f.fs, f.file(trustFile)); err == nil && bytes.Equal(b, t.PEM()) {
 		return nil
 	}
-	return secretfile.Write(f.file(trustFile), t.PEM())
+	return f.secrets().Write(f.file(trustFile), t.PEM())
 }
 
 // DropAuthority makes the node stop being an issuer.
 func (f Dir) DropAuthority() error {
-	return errors.Join(secretfile.Remove(f.file(authorityFile)), f.DropNext())
+	return errors.Join(f.secrets().Remove(f.file(authorityFile)), f.DropNext())
 }
 
 // Load reads the directory. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError, those
@@ -275,7 +285,7 @@ func (f Dir) DropAuthority() error {
 func (f Dir) Load() (*Contents, error) {
 	c := &Contents{}
 	var err error
-	if c.Credential, err = pki.ReadCredential(f.NodeFile()); errors.Is(err, fs.ErrNotExist) {
+	if c.Credential, err = f.Files().ReadCredential(f.NodeFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s does not exist", ErrNotEnrolled, f.NodeFile())
 	} else if err != nil {
 		return nil, err
@@ -283,7 +293,7 @@ func (f Dir) Load() (*Contents, error) {
 	if p := c.Credential.Peer(); p.Kind != pki.Node {
 		return nil, &pki.FileError{File: f.NodeFile(), Reason: "it is the credential of " + p.String() + ", not of a node"}
 	}
-	b, err := secretfile.Read(f.file(gossipFile))
+	b, err := f.secrets().Read(f.file(gossipFile))
 	if err != nil {
 		return nil, err
 	}
@@ -314,12 +324,12 @@ func (f Dir) Check() error {
 // authority reads an authority's key. If a passphrase is set and the key is not encrypted yet, it
 // encrypts the file.
 func (f Dir) authority(name string) (*pki.Authority, error) {
-	a, sealed, err := pki.ReadSealedAuthority(f.file(name), f.passphrase)
+	a, sealed, err := f.Files().ReadSealedAuthority(f.file(name), f.passphrase)
 	if errors.Is(err, pki.ErrSealed) {
 		return nil, fmt.Errorf("%w: give it with --authority-passphrase-file", err)
 	}
 	if err == nil && f.passphrase != "" && !sealed && !f.readOnly {
-		err = pki.WriteSealedAuthority(f.file(name), a, f.passphrase)
+		err = f.Files().WriteSealedAuthority(f.file(name), a, f.passphrase)
 	}
 	return a, err
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // TestKindsOfKeys: certificates are issued for keys of ECDSA on P-256 and P-384 and of Ed25519
@@ -173,10 +174,10 @@ func TestManyAuthorities(t *testing.T) {
 func TestKeyFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key.pem")
 	key, err := NewKey()
-	if err := errors.Join(err, WriteKey(file, key)); err != nil {
+	if err := errors.Join(err, On(vfs.OS()).WriteKey(file, key)); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadKey(file)
+	got, err := On(vfs.OS()).ReadKey(file)
 	if err != nil || !got.(*ecdsa.PrivateKey).Equal(key) {
 		t.Errorf("read again: %v", err)
 	}
@@ -203,7 +204,7 @@ func TestKeyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		var bad *FileError
-		if _, err := ReadKey(file); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
+		if _, err := On(vfs.OS()).ReadKey(file); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a FileError with %q", err, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 const (
@@ -136,20 +137,32 @@ func ParseCredential(b []byte) (*Credential, error) {
 	return NewCredential(blocks.key, blocks.certs[0], trust)
 }
 
+// Files are the files of a file system that hold keys and certificates.
+type Files struct{ secrets secretfile.Files }
+
+// On returns the files of a file system.
+func On(fsys vfs.FS) Files { return Files{secretfile.On(fsys)} }
+
+// WriteCredential writes a file of the operating system, as Files.WriteCredential.
+func WriteCredential(file string, c *Credential) error { return On(vfs.OS()).WriteCredential(file, c) }
+
+// ReadCredential reads a file of the operating system, as Files.ReadCredential.
+func ReadCredential(file string) (*Credential, error) { return On(vfs.OS()).ReadCredential(file) }
+
 // WriteCredential writes the credential to a file accessible only to its owner. It replaces an
 // existing file atomically.
-func WriteCredential(file string, c *Credential) error {
+func (f Files) WriteCredential(file string, c *Credential) error {
 	b, err := c.PEM()
 	if err != nil {
 		return err
 	}
-	return secretfile.Write(file, b)
+	return f.secrets.Write(file, b)
 }
 
 // ReadCredential reads what WriteCredential wrote. Errors: *secretfile.ExposedError for a file that
-// others can read, *FileError for invalid content, those of package os.
-func ReadCredential(file string) (*Credential, error) {
-	b, err := secretfile.Read(file)
+// others can read, *FileError for invalid content, those of the file system.
+func (f Files) ReadCredential(file string) (*Credential, error) {
+	b, err := f.secrets.Read(file)
 	if err != nil {
 		return nil, err
 	}
@@ -182,26 +195,28 @@ func ParseAuthority(b []byte) (*Authority, error) {
 }
 
 // WriteAuthority writes the authority to a file accessible only to its owner.
-func WriteAuthority(file string, a *Authority) error { return WriteSealedAuthority(file, a, "") }
+func WriteAuthority(file string, a *Authority) error {
+	return On(vfs.OS()).WriteSealedAuthority(file, a, "")
+}
 
 // ReadAuthority reads what WriteAuthority wrote. Errors: those of ReadCredential.
 func ReadAuthority(file string) (*Authority, error) {
-	a, _, err := ReadSealedAuthority(file, "")
+	a, _, err := On(vfs.OS()).ReadSealedAuthority(file, "")
 	return a, err
 }
 
 // WriteKey writes a key without a certificate to a file accessible only to its owner.
-func WriteKey(file string, key crypto.Signer) error {
+func (f Files) WriteKey(file string, key crypto.Signer) error {
 	b, err := keyPEM(key)
 	if err != nil {
 		return err
 	}
-	return secretfile.Write(file, b)
+	return f.secrets.Write(file, b)
 }
 
 // ReadKey reads what WriteKey wrote. Errors: those of ReadCredential.
-func ReadKey(file string) (crypto.Signer, error) {
-	b, err := secretfile.Read(file)
+func (f Files) ReadKey(file string) (crypto.Signer, error) {
+	b, err := f.secrets.Read(file)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/vfs"
 )
 
 const (
@@ -36,8 +38,9 @@ const (
 type RotatorConfig struct {
 	// Endpoint gets the new credentials. Its current one is that of the node.
 	Endpoint *Endpoint
-	// File is the path of the credential.
-	File string
+	// File is the path of the credential in Files. Zero Files are those of the operating system.
+	File  string
+	Files Files
 	// Renew gets a request signed. It also returns the authorities, which may have changed.
 	Renew func(ctx context.Context, request []byte) (*x509.Certificate, *Trust, error)
 	// OwnClock reports whether Renew uses this host's clock, because the node signs for itself. Nil
@@ -73,6 +76,9 @@ func NewRotator(cfg RotatorConfig) *Rotator {
 	}
 	if cfg.OwnClock == nil {
 		cfg.OwnClock = func() bool { return false }
+	}
+	if cfg.Files == (Files{}) {
+		cfg.Files = On(vfs.OS())
 	}
 	now, wall := time.Now(), cfg.Endpoint.opts.Now()
 	r := &Rotator{cfg: cfg, made: now, madeWall: wall, began: now, beganWall: wall}
@@ -170,7 +176,7 @@ func (r *Rotator) Retrust(trust *Trust) error {
 	if err != nil {
 		return err
 	}
-	if err := WriteCredential(r.cfg.File, c); err != nil {
+	if err := r.cfg.Files.WriteCredential(r.cfg.File, c); err != nil {
 		return fmt.Errorf("store the authorities: %w", err)
 	}
 	return r.cfg.Endpoint.Swap(c)
@@ -198,7 +204,7 @@ func (r *Rotator) renewLocked(ctx context.Context) error {
 	if err := r.check(c); err != nil {
 		return err
 	}
-	if err := WriteCredential(r.cfg.File, c); err != nil {
+	if err := r.cfg.Files.WriteCredential(r.cfg.File, c); err != nil {
 		return fmt.Errorf("store the renewed certificate: %w", err)
 	}
 	if err := r.cfg.Endpoint.Swap(c); err != nil {

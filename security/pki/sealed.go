@@ -12,8 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-
-	"github.com/steledb/stele/internal/secretfile"
 )
 
 // pemSealed is a passphrase-encrypted private key: PKCS #8 with PBES2, PBKDF2 with HMAC-SHA-256,
@@ -151,10 +149,10 @@ func CheckPassphrase(p string) error {
 
 // WriteSealedAuthority is WriteAuthority with the key encrypted with a passphrase, unless that is
 // empty.
-func WriteSealedAuthority(file string, a *Authority, passphrase string) error {
+func (f Files) WriteSealedAuthority(file string, a *Authority, passphrase string) error {
 	b, err := a.PEM()
 	if err != nil || passphrase == "" {
-		return errors.Join(err, secretfile.Write(file, b))
+		return errors.Join(err, f.secrets.Write(file, b))
 	}
 	block, rest := pem.Decode(b)
 	if block == nil || block.Type != pemKey {
@@ -164,13 +162,13 @@ func WriteSealedAuthority(file string, a *Authority, passphrase string) error {
 		return fmt.Errorf("encrypt the authority's key: %w", err)
 	}
 	block.Type = pemSealed
-	return secretfile.Write(file, append(pem.EncodeToMemory(block), rest...))
+	return f.secrets.Write(file, append(pem.EncodeToMemory(block), rest...))
 }
 
 // ReadSealedAuthority is ReadAuthority for a key that may be encrypted. sealed reports whether it
 // is. Errors: ErrSealed and ErrPassphrase in a *FileError, those of ReadAuthority.
-func ReadSealedAuthority(file, passphrase string) (a *Authority, sealed bool, err error) {
-	b, err := secretfile.Read(file)
+func (f Files) ReadSealedAuthority(file, passphrase string) (a *Authority, sealed bool, err error) {
+	b, err := f.secrets.Read(file)
 	if err != nil {
 		return nil, false, err
 	}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // TestSealedAuthority: an encrypted key is read only with its passphrase, also by OpenSSL, and is
@@ -22,21 +24,21 @@ func TestSealedAuthority(t *testing.T) {
 	a := newAuthorityT(t, "c1")
 	file := filepath.Join(t.TempDir(), "ca.key")
 	const passphrase = "correct horse battery"
-	if err := WriteSealedAuthority(file, a, passphrase); err != nil {
+	if err := On(vfs.OS()).WriteSealedAuthority(file, a, passphrase); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(file)
 	if err != nil || !bytes.HasPrefix(b, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")) || bytes.Contains(b, []byte("BEGIN PRIVATE KEY")) {
 		t.Fatalf("the file is %s, %v", b, err)
 	}
-	again, sealed, err := ReadSealedAuthority(file, passphrase)
+	again, sealed, err := On(vfs.OS()).ReadSealedAuthority(file, passphrase)
 	if err != nil || !sealed || again.Fingerprint() != a.Fingerprint() {
 		t.Errorf("read again: %v, %v", sealed, err)
 	}
-	if _, sealed, err := ReadSealedAuthority(file, ""); !sealed || !errors.Is(err, ErrSealed) {
+	if _, sealed, err := On(vfs.OS()).ReadSealedAuthority(file, ""); !sealed || !errors.Is(err, ErrSealed) {
 		t.Errorf("without the passphrase: %v", err)
 	}
-	if _, _, err := ReadSealedAuthority(file, passphrase+"x"); !errors.Is(err, ErrPassphrase) {
+	if _, _, err := On(vfs.OS()).ReadSealedAuthority(file, passphrase+"x"); !errors.Is(err, ErrPassphrase) {
 		t.Errorf("with another passphrase: %v", err)
 	}
 	if _, err := ReadAuthority(file); !errors.Is(err, ErrSealed) {

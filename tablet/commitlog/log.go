@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // Appender is the log blob to which batches are appended.
@@ -218,6 +220,9 @@ func (l *Log) Busy() bool {
 // while f runs. It waits neither for pending commits nor for the log blob, which may be stalled.
 // ErrClosed means that the log has ended: no commit will complete any more, and f was not called.
 func (l *Log) Between(f func()) error {
+	if planted.On(planted.ControlBehindLog) {
+		l.awaitAppend()
+	}
 	ran := make(chan struct{})
 	select {
 	case l.between <- func() { f(); close(ran) }:
@@ -225,6 +230,17 @@ func (l *Log) Between(f func()) error {
 		return nil
 	case <-l.done:
 		return ErrClosed
+	}
+}
+
+// awaitAppend waits until the append under way has ended, or the log: see planted.ControlBehindLog.
+func (l *Log) awaitAppend() {
+	for began := l.stats.appending.Load(); began != 0 && l.stats.appending.Load() == began; {
+		select {
+		case <-l.done:
+			return
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // LogBlob is the log blob of this run of the server. It is created when the disk has space for it:
@@ -56,7 +57,7 @@ func (l *LogBlob) Open(ctx context.Context) error {
 			l.abandoned = nil
 			return nil
 		}
-		if errors.Is(err, blobfs.ErrDiskFull) { // if it exists nevertheless, the next attempt fails with ErrLogExists
+		if errors.Is(err, blobfs.ErrDiskFull) || planted.On(planted.LogIDKept) { // if it exists nevertheless, the next attempt fails with ErrLogExists
 			return err
 		}
 		l.abandoned, l.id = append(l.abandoned, l.id), blobfs.NewID()

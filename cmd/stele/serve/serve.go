@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -132,6 +133,11 @@ func invitation(c *config.Config, addr string) string {
 // runNode runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
 // serves; an error of ready stops the node.
 func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
+	limit, err := cfg.RuntimeMemory()
+	if err != nil {
+		return nodeFailure(startError(err, cfg))
+	}
+	debug.SetMemoryLimit(limit)
 	sup := newSupervisor(cfg.Logger)
 	defer sup.close()
 	cfg.Waiting = sup.waiting

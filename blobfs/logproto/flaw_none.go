@@ -1,0 +1,5 @@
+//go:build !plantedbugs
+
+package logproto
+
+func planted(f flaw) bool { return theFlaw == f }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/test/simulation/world"
+)
+
+// childArgument is the first argument of the process that runs one seed.
+const childArgument = "run-one-seed"
+
+// runChild runs one seed, prints its result in JSON to the standard output, and what people read to
+// the standard error.
+func runChild(args []string) {
+	f := flag.NewFlagSet(childArgument, flag.ExitOnError)
+	cfg := world.Config{Text: os.Stderr}
+	f.Uint64Var(&cfg.Seed, "seed", 1, "")
+	f.DurationVar(&cfg.Faults, "virtual", 2*time.Minute, "")
+	f.IntVar(&cfg.Events, "events", 200, "")
+	f.StringVar(&cfg.Log, "log", "", "")
+	bug := f.String("bug", "", "")
+	profile := f.String("cpuprofile", "", "")
+	_ = f.Parse(args)
+	_ = bug
+	if *profile != "" {
+		out, err := os.Create(*profile)
+		if err != nil {
+			panic(err)
+		}
+		if err := pprof.StartCPUProfile(out); err != nil {
+			panic(err)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	result := world.Run(cfg)
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
+		panic(err)
+	}
+}
+
+var _ = planted.On

@@ -1,0 +1,32 @@
+// Package judge decides whether the history of a simulated cluster was right. It reads histories of package workload, makes no call,
+// and is deterministic: the same history has the same violations, in the same order.
+//
+// # Nouns
+//
+//   - A Violation names an invariant that a history breaks, with the operations that show it.
+//   - A model is a sequential specification for Porcupine: a row with its table (rows.go), a file, a lock.
+//   - A part of a history is the operations on one object of a model. A part whose check takes more than Options.Steps is undecided: it
+//     is reported as such. Steps are counted, not time, so that a result does not depend on the machine.
+//
+// # Invariants
+//
+// Of histories, for all faults:
+//
+//	SJ1. Operations on a row are linearizable (rows). This includes those of unknown outcome, which may take effect at any later time,
+//	     the creation and the drop of the row's table and families, rows that scans return or omit, and the reads in the end. So an
+//	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty.
+//	SJ2. Server timestamps of a row grow (timestamps).
+//	SJ3. No operation on a table that was called after its drop returned is acknowledged, nor reads what was written before, unless the
+//	     table is created again (dropped tables). A table that was created is there until its drop is called (created tables).
+//	SJ4. A scan returns keys of its range in strictly ascending order, at most as many as its limit, and each row that was acknowledged
+//	     before and not deleted (scans).
+//	SJ5. The reads of different clients in the end are equal (final reads).
+//	SJ6. Operations on a file of the lock service are linearizable (files), and those on a lock that is held exclusively (locks).
+//	SJ7. Two sessions hold a lock at the same time only if both holds are shared. Generations of a lock grow (holds).
+//	SJ8. No operation of a user is acknowledged that was called after the revocation of its right returned (rights),
+//	     and none is rejected that was called after the grant returned (granted rights).
+//	SJ9. A stored blob is listed, and read as it was written, until its deletion is called. After the deletion returned it is not listed
+//	     (blobs).
+//	SJ10. The tablets of each table cover the key space once, and no tablet is in two rows of METADATA (METADATA).
+//	SJ11. No client gets an error that means corruption, and none finds a violation by itself (clients).
+package judge

@@ -1,0 +1,117 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/steledb/stele/test/simulation/workload"
+)
+
+// Violation is a broken invariant.
+type Violation struct {
+	// Invariant is the name in parentheses in the list of the package comment.
+	Invariant string
+	// Time is a time of the history at which the violation had occurred.
+	Time int64
+	Text string
+	// Ops are operations that show it, in the order of their calls: at most opsMax.
+	Ops []workload.Op
+}
+
+// opsMax bounds the operations of a violation.
+const opsMax = 24
+
+// String returns the violation with its operations.
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at %.6fs: %s", v.Invariant, float64(v.Time)/1e9, v.Text)
+	for _, op := range v.Ops {
+		fmt.Fprintf(&b, "\n  %v", op)
+	}
+	return b.String()
+}
+
+// Options bound the work of a judge.
+type Options struct {
+	// Steps bounds the steps of a model for one part of a history. Zero means 200,000.
+	Steps int
+}
+
+// Report is the result of Judge.
+type Report struct {
+	// Violations are in the order of their times.
+	Violations []Violation
+	// Undecided describes parts of the history whose check was not finished.
+	Undecided []string
+	// Parts counts the checked parts by model.
+	Rows, Files, Locks int
+	// Outcomes counts operations by kind and outcome: "read ok".
+	Outcomes map[string]int
+}
+
+// Judge checks a history.
+func Judge(ops []workload.Op, o Options) *Report {
+	if o.Steps == 0 {
+		o.Steps = 200_000
+	}
+	r := &Report{Outcomes: map[string]int{}}
+	for i := range ops {
+		r.Outcomes[string(ops[i].Kind)+" "+string(ops[i].Outcome)]++
+	}
+	r.rows(ops, o)
+	r.files(ops, o)
+	r.locks(ops, o)
+	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, droppedTables, createdTables, scans, finalReads, holds, rights, blobs} {
+		r.Violations = append(r.Violations, check(ops)...)
+	}
+	slices.SortStableFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Time, b.Time) })
+	return r
+}
+
+// violation returns a violation at the latest of its operations.
+func violation(invariant, text string, ops ...workload.Op) Violation {
+	v := Violation{Invariant: invariant, Text: text, Ops: ops}
+	for _, op := range ops {
+		v.Time = max(v.Time, op.Call)
+		if op.Return != workload.Infinity {
+			v.Time = max(v.Time, op.Return)
+		}
+	}
+	if n := len(v.Ops); n > opsMax {
+		v.Ops = v.Ops[n-opsMax:]
+	}
+	return v
+}
+
+// clients returns the violations that clients have found.
+func clients(ops []workload.Op) (all []Violation) {
+	for _, op := range ops {
+		switch {
+		case op.Bad != "":
+			all = append(all, violation("clients", op.Bad, op))
+		case op.Reason == workload.Wrong:
+			all = append(all, violation("clients", op.Error, op))
+		}
+	}
+	return all
+}
+
+// isRow reports whether an operation is on one row.
+func isRow(op *workload.Op) bool {
+	switch op.Kind {
+	case workload.Read, workload.Write, workload.Check, workload.Modify:
+		return true
+	}
+	return false
+}
+
+// isSchema reports whether an operation changes a table or its families.
+func isSchema(op *workload.Op) bool {
+	switch op.Kind {
+	case workload.Create, workload.Drop, workload.SetFamily, workload.DropFamily:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package judge
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/steledb/stele/test/simulation/workload"
+)
+
+// rowState is a row with its table: the zero value is a row of a table that does not exist. It is
+// not changed but copied.
+type rowState struct {
+	table    bool
+	families []string // sorted
+	cells    []workload.Cell
+}
+
+func cellsEqual(a, b []workload.Cell) bool {
+	return slices.EqualFunc(a, b, func(x, y workload.Cell) bool { return x.Column == y.Column && slices.Equal(x.Values, y.Values) })
+}
+
+// rowModel is the model of a row with its table.
+var rowModel = model[rowState]{
+	step: rowStep,
+	equal: func(a, b rowState) bool {
+		return a.table == b.table && slices.Equal(a.families, b.families) && cellsEqual(a.cells, b.cells)
+	},
+}
+
+// rowStep applies an operation. One of unknown outcome is executed if it can be.
+func rowStep(s rowState, op *workload.Op) (rowState, bool) {
+	next, ok := s.apply(op)
+	if op.Outcome == workload.Unknown && !ok {
+		return s, true
+	}
+	return next, ok
+}
+
+// apply executes an operation. ok is false if it fails there, or has another result.
+func (s rowState) apply(op *workload.Op) (next rowState, ok bool) {
+	if isSchema(op) {
+		return s.alter(op)
+	}
+	if !s.table {
+		return s, false
+	}
+	known := op.Outcome == workload.OK
+	switch op.Kind {
+	case workload.Read:
+		return s, cellsEqual(s.of(op.Families), op.Cells)
+	case workload.Write:
+		return s.change(op.Changes)
+	case workload.Check:
+		matched := s.matches(op.Predicate)
+		if known && matched != op.Matched {
+			return s, false
+		}
+		if matched {
+			return s.change(op.Changes)
+		}
+		return s.change(op.Otherwise)
+	case workload.Modify:
+		if next, ok = s.change(op.Changes); !ok || !known {
+			return next, ok
+		}
+		column := op.Changes[0].Column
+		return next, len(op.Cells) == 1 && op.Cells[0].Column == column && op.Cells[0].Values[0] == next.newest(column)
+	}
+	return s, false
+}
+
+// alter changes the table or its families.
+func (s rowState) alter(op *workload.Op) (rowState, bool) {
+	switch op.Kind {
+	case workload.Create:
+		return rowState{table: true, families: slices.Sorted(slices.Values(op.Families))}, !s.table
+	case workload.Drop:
+		return rowState{}, s.table
+	case workload.SetFamily:
+		if !s.table || slices.Contains(s.families, op.Families[0]) {
+			return s, s.table
+		}
+		s.families = append(slices.Clone(s.families), op.Families[0])
+		slices.Sort(s.families)
+		return s, true
+	case workload.DropFamily:
+		if !slices.Contains(s.families, op.Families[0]) {
+			return s, false
+		}
+		s.families = slices.DeleteFunc(slices.Clone(s.families), func(f string) bool { return f == op.Families[0] })
+		s.cells = s.without(op.Families[0], true)
+		return s, true
+	}
+	return s, false
+}
+
+// of returns the cells of families; none means all.
+func (s rowState) of(families []string) []workload.Cell {
+	if len(families) == 0 {
+		return s.cells
+	}
+	return slices.DeleteFunc(slices.Clone(s.cells), func(c workload.Cell) bool { return !slices.Contains(families, familyOf(c.Column)) })
+}
+
+func familyOf(column string) string {
+	family, _, _ := strings.Cut(column, ":")
+	return family
+}
+
+// without returns the cells without those of a column, or of a family.
+func (s rowState) without(column string, family bool) []workload.Cell {
+	return slices.DeleteFunc(slices.Clone(s.cells), func(c workload.Cell) bool {
+		return c.Column == column || family && familyOf(c.Column) == column
+	})
+}
+
+func (s rowState) newest(column string) string {
+	if i := s.index(column); i >= 0 {
+		return s.cells[i].Values[0]
+	}
+	return ""
+}
+
+func (s rowState) index(column string) int {
+	return slices.IndexFunc(s.cells, func(c workload.Cell) bool { return c.Column == column })
+}
+
+func (s rowState) matches(p *workload.Predicate) bool {
+	i := s.index(p.Column)
+	return i >= 0 && (p.Value == "" || s.cells[i].Values[0] == p.Value)
+}
+
+// change applies changes in order, all or none.
+func (s rowState) change(changes []workload.Change) (next rowState, ok bool) {
+	next = s
+	for _, x := range changes {
+		if x.Kind != workload.DeleteRow && !slices.Contains(s.families, familyOf(x.Column)) {
+			return s, false
+		}
+		switch x.Kind {
+		case workload.Set:
+			next.cells = next.with(x.Column, x.Value)
+		case workload.Append:
+			next.cells = next.with(x.Column, next.newest(x.Column)+x.Value)
+		case workload.Increment:
+			n, _ := strconv.ParseInt(next.newest(x.Column), 10, 64) // a missing value counts as 0
+			next.cells = next.with(x.Column, strconv.FormatInt(n+x.N, 10))
+		case workload.DeleteColumn:
+			next.cells = next.without(x.Column, false)
+		case workload.DeleteCells:
+			next.cells = next.without(x.Column, true)
+		case workload.DeleteRow:
+			next.cells = nil
+		}
+	}
+	return next, true
+}
+
+// with returns the cells with a new version of a column.
+func (s rowState) with(column, value string) []workload.Cell {
+	cells := slices.Clone(s.cells)
+	i, found := slices.BinarySearchFunc(cells, column, func(c workload.Cell, column string) int { return compareColumns(c.Column, column) })
+	if !found {
+		cells = slices.Insert(cells, i, workload.Cell{Column: column})
+	}
+	values := append([]string{value}, cells[i].Values...)
+	cells[i].Values = values[:min(len(values), workload.FamilyVersions(familyOf(column)))]
+	return cells
+}
+
+// compareColumns orders columns as a row has them: by family, then by qualifier.
+func compareColumns(a, b string) int {
+	familyA, qualifierA, _ := strings.Cut(a, ":")
+	familyB, qualifierB, _ := strings.Cut(b, ":")
+	if c := strings.Compare(familyA, familyB); c != 0 {
+		return c
+	}
+	return strings.Compare(qualifierA, qualifierB)
+}

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"time"
+)
+
+// ProcessesMax is the number of processes of a program over its life.
+const ProcessesMax = 1<<16 - 1
+
+// The states of a process, as the runtime knows them.
+const (
+	running uint8 = iota
+	stopped
+	killed
+)
+
+// rateOne is the rate of a clock that neither gains nor loses.
+const rateOne = 1 << 20
+
+// Seed sets the state of the generator from which all randomness of the program is drawn.
+func Seed(s uint64) { seed(s) }
+
+// Process returns the number of the calling goroutine's process.
+func Process() int { return current() }
+
+// Start runs f in a goroutine of a process, from 1 to ProcessesMax. A process begins with its first
+// goroutine. Only the kernel may call it, as all functions that change a process.
+func Start(process int, f func()) {
+	check(process)
+	enter(process)
+	go f()
+	enter(0)
+}
+
+// Stop stops a process: its goroutines do not run until Continue. Its timers expire meanwhile.
+func Stop(process int) { check(process); setState(process, stopped) }
+
+// Continue continues a stopped process.
+func Continue(process int) { check(process); setState(process, running) }
+
+// Kill ends a process at once. Its number cannot be used again.
+func Kill(process int) { check(process); setState(process, killed) }
+
+// SetClock sets the clocks of a process: the wall clock is ahead of the machine's by wall, and both
+// its clocks gain ppm parts in a million of the time that passes. Timers that run already expire as
+// before.
+func SetClock(process int, wall time.Duration, ppm int64) {
+	check(process)
+	setClock(process, int64(wall), rateOne+ppm*rateOne/1_000_000)
+}
+
+func check(process int) {
+	if process < 1 || process > ProcessesMax || current() != 0 {
+		panic(fmt.Sprintf("simulation: process %d controls process %d", current(), process))
+	}
+}
+
+// Collect frees memory that is not used any more.
+func Collect() { runtime.GC() }
+
+// Counters returns how often the clock has jumped, and how often a goroutine of a process was run.
+func Counters() (jumps, switches uint64) { return counters() }
+
+// CollectIfGrown calls Collect if the program has allocated more than a number of bytes since.
+func CollectIfGrown(bytes uint64) {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	if now := sample[0].Value.Uint64(); now-collected > bytes {
+		collected = now
+		Collect()
+	}
+}
+
+// collected is what was allocated at the last collection.
+var collected uint64

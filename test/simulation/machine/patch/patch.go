@@ -1,0 +1,120 @@
+// Package patch builds programs for the simulated machine: with an overlay of Go's standard library
+// in which a few places of the runtime are changed. The changes are edits of the text of the local
+// toolchain, and a new file, process.go.txt. If the text is not as expected, because the toolchain
+// is of another release, the build fails and names the place.
+//
+// # Goroutines
+//
+// The package starts none.
+package patch
+
+import (
+	"context"
+	_ "embed" // the runtime's new file
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed process.go.txt
+var processSource string
+
+// An edit replaces text that must occur exactly once in a file of the standard library.
+type edit struct{ file, old, new string }
+
+var edits = []edit{
+	// One thread runs everything, and a goroutine runs until it blocks.
+	{"runtime/proc.go", `const haveSysmon = GOARCH != "wasm"`, `const haveSysmon = false`},
+
+	{"runtime/proc.go", "\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n", "\tprocs = 1\n\tsched.customGOMAXPROCS = true\n\tdebug.gcstoptheworld = 2\n\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n"},
+	{"runtime/debug.go", "\treturn int(numCPUStartup)\n", "\treturn 2\n"},
+
+	// Garbage is collected only when process 0 asks for it, while nothing else runs. The stacks of
+	// killed processes keep nothing alive.
+	{"runtime/mgcpacer.go", "\tp := gogetenv(\"GOGC\")\n", "\tp := \"off\"\n"},
+	{"runtime/mgcmark.go", "\t\t\tstopped := suspendG(gp)\n\t\t\tif stopped.dead {\n", "\t\t\tif simTable[gp.simProcess].state == simKilled {\n\t\t\t\tgp.gcscandone = true\n\t\t\t\treturn\n\t\t\t}\n\t\t\tstopped := suspendG(gp)\n\t\t\tif stopped.dead {\n"},
+
+	// Processes.
+	{"runtime/runtime2.go", "\tcoroarg *coro // argument during coroutine transfers\n\tbubble  *synctestBubble\n",
+		"\tcoroarg *coro // argument during coroutine transfers\n\tbubble  *synctestBubble\n\tsimProcess uint32\n"},
+	{"runtime/proc.go", "\tnewg.parentGoid = callergp.goid\n", "\tnewg.parentGoid = callergp.goid\n\tnewg.simProcess = callergp.simProcess\n"},
+	{"runtime/proc.go", "\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of this goroutine is disabled. Put it on\n", "\tif gp.simProcess != 0 && simHold(gp) {\n\t\tgoto top\n\t}\n\n\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of this goroutine is disabled. Put it on\n"},
+	{"runtime/time.go", "\tisFake bool         // timer is using fake time; immutable; can be read without lock\n",
+		"\tisFake bool         // timer is using fake time; immutable; can be read without lock\n\tsimProcess uint32\n"},
+	{"runtime/time.go", "\tt.timer.init(nil, nil)\n\tt.trace(\"new\")\n", "\tt.timer.init(nil, nil)\n\tt.simProcess = getg().simProcess\n\tt.trace(\"new\")\n"},
+	{"runtime/time.go", "\tf(arg, seq, delay)\n\n\tif !async && t.isChan {\n",
+		"\tif simTable[t.simProcess].state != simKilled {\n\t\tsimGp := getg()\n\t\tsimSaved := simGp.simProcess\n\t\tsimGp.simProcess = t.simProcess\n\t\tf(arg, seq, delay)\n\t\tsimGp.simProcess = simSaved\n\t}\n\n\tif !async && t.isChan {\n"},
+
+	// Time: it jumps when nothing can run, and each process has its own clocks.
+	{"runtime/proc.go", "\t// We have nothing to do.\n\t//\n\t// If we're in the GC mark phase,", "\tif gcBlackenEnabled == 0 && gomaxprocs == 1 && simJump(pollUntil) {\n\t\tif mp.spinning {\n\t\t\tmp.spinning = false\n\t\t\tsched.nmspinning.Add(-1)\n\t\t}\n\t\tgoto top\n\t}\n\n\t// We have nothing to do.\n\t//\n\t// If we're in the GC mark phase,"},
+	{"runtime/time.go", "\t\treturn sec, nsec, 0\n\t}\n\treturn time_now()\n", "\t\treturn sec, nsec, 0\n\t}\n\treturn simNow()\n"},
+	{"runtime/time.go", "\t\treturn gp.bubble.now\n\t}\n\treturn nanotime()\n", "\t\treturn gp.bubble.now\n\t}\n\treturn simNano()\n"},
+	{"runtime/time.go", "\t\tnow = bubble.now\n\t} else {\n\t\tnow = nanotime()\n\t}\n\twhen := now + ns\n", "\t\tnow = bubble.now\n\t} else {\n\t\tnow = nanotime()\n\t\tns = simPeriod(ns)\n\t}\n\twhen := now + ns\n"},
+	{"runtime/time.go", "\tt.modify(when, period, f, arg, 0)\n\tt.init = true\n", "\tt.modify(simWhen(when), simPeriod(period), f, arg, 0)\n\tt.init = true\n"},
+	{"runtime/time.go", "\treturn t.reset(when, period)\n}\n\n// Go runtime.\n", "\treturn t.reset(simWhen(when), simPeriod(period))\n}\n\n// Go runtime.\n"},
+	{"runtime/time_fake.go", "\tif !(fd == 1 || fd == 2) {\n", "\tif true {\n"},
+	{"syscall/time_fake.go", "const faketime = true", "const faketime = false"},
+
+	// Randomness.
+	{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n", "\tif true {\n\t\treturn simRand()\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n"},
+	{"runtime/rand.go", "func cheaprand() uint32 {\n\tmp := getg().m\n", "func cheaprand() uint32 {\n\tif true {\n\t\treturn uint32(simRand())\n\t}\n\tmp := getg().m\n"},
+	{"runtime/rand.go", "func bootstrapRand() uint64 {\n", "func bootstrapRand() uint64 {\n\tif true {\n\t\treturn simRand()\n\t}\n"},
+	{"crypto/internal/sysrand/rand.go", "func fatal(string)\n", "func fatal(string)\n\n//go:linkname runtimeRand runtime.rand\nfunc runtimeRand() uint64\n"},
+	{"crypto/internal/sysrand/rand.go", "func Read(b []byte) {\n", "func Read(b []byte) {\n\tif true {\n\t\tfor i := range b {\n\t\t\tb[i] = byte(runtimeRand() >> 56)\n\t\t}\n\t\treturn\n\t}\n"},
+}
+
+// Tag is the build tag of programs for the simulated machine. It is Go's own tag for virtual time.
+const Tag = "faketime"
+
+// Build builds a package as a program for the simulated machine, with further arguments of go build.
+// It writes what it needs to dir, which must exist. The error has the output of the compiler.
+func Build(ctx context.Context, dir, pkg, program string, tags []string, args ...string) error {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("find the Go toolchain: %w", err)
+	}
+	overlay, err := write(strings.TrimSpace(string(out)), dir)
+	if err != nil {
+		return err
+	}
+	all := append([]string{"build", "-overlay", overlay, "-tags", strings.Join(append(tags, Tag), ","), "-o", program}, args...)
+	if out, err := exec.CommandContext(ctx, "go", append(all, pkg)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s with the patched runtime: %w\n%s", pkg, err, out)
+	}
+	return nil
+}
+
+// write writes the changed files and overlay.json, for go build -overlay, to dir.
+func write(goroot, dir string) (overlay string, err error) {
+	texts := map[string]string{"runtime/sim_process.go": processSource}
+	for _, e := range edits {
+		if _, ok := texts[e.file]; !ok {
+			b, err := os.ReadFile(filepath.Join(goroot, "src", e.file))
+			if err != nil {
+				return "", fmt.Errorf("read the Go toolchain: %w", err)
+			}
+			texts[e.file] = string(b)
+		}
+		if n := strings.Count(texts[e.file], e.old); n != 1 {
+			return "", fmt.Errorf("%s of the Go toolchain %s has this text %d times, must be once; the simulation was written for Go 1.26:\n%s", e.file, goroot, n, e.old)
+		}
+		texts[e.file] = strings.Replace(texts[e.file], e.old, e.new, 1)
+	}
+	replace := map[string]string{}
+	for file, text := range texts {
+		name := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("write the overlay: %w", err)
+		}
+		replace[filepath.Join(goroot, "src", file)] = name
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, b, 0o600)
+}

@@ -1,0 +1,177 @@
+// Command selftest checks the simulated machine from inside, and prints what happened.
+package main
+
+import (
+	crand "crypto/rand"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/test/simulation/machine"
+)
+
+func main() {
+	seed, err := strconv.ParseUint(os.Args[1], 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	machine.Seed(seed)
+	for _, c := range []struct {
+		name string
+		f    func()
+	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}} {
+		c.f()
+		fmt.Println("ok", c.name)
+	}
+	printRandomness()
+}
+
+func require(ok bool, format string, args ...any) {
+	if !ok {
+		panic(fmt.Sprintf(format, args...))
+	}
+}
+
+// testTime: a sleep takes exactly its time, and no time passes while goroutines run.
+func testTime() {
+	began := time.Now()
+	time.Sleep(1000 * time.Hour)
+	require(time.Since(began) == 1000*time.Hour, "slept %v", time.Since(began))
+	began = time.Now()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	require(time.Since(began) == 0, "running took %v", time.Since(began))
+}
+
+// testMutex: time passes for a goroutine that waits for a mutex whose holder sleeps.
+func testMutex() {
+	var mu sync.Mutex
+	mu.Lock()
+	began := time.Now()
+	go func() { time.Sleep(time.Minute); mu.Unlock() }()
+	mu.Lock()
+	require(time.Since(began) == time.Minute, "waited %v", time.Since(began))
+}
+
+// nextProcess is the number of the next process.
+var nextProcess int
+
+func start(f func()) int {
+	nextProcess++
+	machine.Start(nextProcess, f)
+	return nextProcess
+}
+
+// count counts seconds in n, in a goroutine that a timer started.
+func count(n *int) func() {
+	return func() {
+		time.AfterFunc(time.Second, func() {
+			for {
+				*n++
+				time.Sleep(time.Second)
+			}
+		})
+	}
+}
+
+// testStop: a stopped process does nothing, and goes on.
+func testStop() {
+	var n int
+	p := start(count(&n))
+	time.Sleep(3500 * time.Millisecond)
+	require(n == 3, "counted %d before the stop", n)
+	machine.Stop(p)
+	time.Sleep(time.Minute)
+	require(n == 3, "counted %d while stopped", n)
+	machine.Continue(p)
+	time.Sleep(2 * time.Second)
+	require(n == 5, "counted %d after the stop", n)
+	machine.Kill(p)
+}
+
+// testKill: a killed process runs nothing, not even what it deferred, and its timers start nothing.
+func testKill() {
+	var n int
+	p := start(func() {
+		defer func() { n = 1000 }()
+		time.AfterFunc(time.Minute, func() { n = 2000 })
+		count(&n)()
+		time.Sleep(2 * time.Second)
+	})
+	time.Sleep(1500 * time.Millisecond)
+	machine.Kill(p)
+	time.Sleep(time.Hour)
+	require(n == 1, "counted %d", n)
+}
+
+// testClock: a process has clocks of its own, and no timer fires early by them.
+func testClock() {
+	var wall time.Time
+	var took time.Duration
+	began := time.Now()
+	nextProcess++
+	machine.Start(nextProcess, func() {
+		wall = time.Now()
+		timer := time.NewTimer(1000 * time.Second)
+		<-timer.C
+		took = time.Since(wall)
+	})
+	machine.SetClock(nextProcess, -time.Hour, 50_000)
+	time.Sleep(time.Second)
+	require(wall.Sub(began.Round(0)).Round(time.Millisecond) == -time.Hour, "wall clock is %v ahead", wall.Sub(began))
+	time.Sleep(951 * time.Second)
+	require(took == 0, "a fast clock waited too short: %v", took)
+	time.Sleep(time.Second)
+	require(took >= 1000*time.Second && took < 1000*time.Second+time.Millisecond, "waited %v", took)
+	machine.Kill(nextProcess)
+}
+
+// testMemory: the memory of killed processes is freed.
+func testMemory() {
+	for range 50 {
+		p := start(func() {
+			held := make([]byte, 4<<20)
+			held[0] = 1
+			time.Sleep(time.Hour)
+			held[1] = 1
+		})
+		time.Sleep(time.Second)
+		machine.Kill(p)
+	}
+	machine.Collect()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	require(s.HeapAlloc < 20<<20, "%d bytes are in use", s.HeapAlloc)
+}
+
+// printRandomness prints what each source of randomness gives.
+func printRandomness() {
+	m := map[string]int{}
+	for i := range 100 {
+		m[fmt.Sprint(i)] = i
+	}
+	for k := range m {
+		fmt.Print(k, " ")
+	}
+	a, b := make(chan int, 50), make(chan int, 50)
+	for i := range 50 {
+		a <- i
+		b <- -i
+	}
+	for range 100 {
+		select {
+		case x := <-a:
+			fmt.Print(x, " ")
+		case x := <-b:
+			fmt.Print(x, " ")
+		}
+	}
+	secret := make([]byte, 16)
+	_, _ = crand.Read(secret) // never fails
+	fmt.Printf("%x %d\n", secret, rand.Uint64())
+}

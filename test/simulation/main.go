@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	seeds   int
+	seed    uint64
+	one     bool // seed was given: run it alone and show more
+	jobs    int
+	twice   bool
+	bug     string
+	virtual time.Duration
+	limit   time.Duration
+	events  int
+	log     string
+	cover   string
+	keep    bool
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == childArgument {
+		runChild(os.Args[2:])
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, parse(os.Args[1:])); err != nil {
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) options {
+	var o options
+	f := flag.NewFlagSet("simulate", flag.ExitOnError)
+	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
+	f.Uint64Var(&o.seed, "from", 1, "the first seed")
+	one := f.Uint64("seed", 0, "run this seed only, and print its history")
+	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "seeds that run at a time")
+	f.BoolVar(&o.twice, "twice", false, "run each seed twice and compare the histories")
+	f.StringVar(&o.bug, "bug", "", "plant this bug (see internal/planted), and stop at the first seed that finds it")
+	f.DurationVar(&o.virtual, "virtual", 2*time.Minute, "virtual time of each seed until its faults end")
+	f.DurationVar(&o.limit, "limit", 5*time.Minute, "real time after which a seed counts as stuck")
+	f.IntVar(&o.events, "events", 200, "print this many of the last events before a violation")
+	f.StringVar(&o.log, "log", "", "with -seed: write all events to this file")
+	f.StringVar(&o.cover, "cover", "", "collect what the seeds reach into this directory, for go tool covdata")
+	f.BoolVar(&o.keep, "keep-going", false, "go on after a violation")
+	f.Usage = func() {
+		fmt.Fprint(f.Output(), "Run whole clusters in simulated time and judge their histories.\n\n"+
+			"  go run ./test/simulation -seeds 1000\n  go run ./test/simulation -seed 17\n\nFlags:\n")
+		f.PrintDefaults()
+	}
+	_ = f.Parse(args)
+	if *one != 0 {
+		o.one, o.seed, o.seeds = true, *one, 1
+	}
+	return o
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/test/simulation/machine/patch"
+	"github.com/steledb/stele/test/simulation/world"
+)
+
+// run builds the program with the patched runtime and runs the seeds.
+func run(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "stele-simulation-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, err := build(ctx, o, dir)
+	if err != nil {
+		return err
+	}
+	r := runner{o: o, program: program, began: time.Now()}
+	r.summary.counts = map[string]int64{}
+	var wg sync.WaitGroup
+	ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	seeds := make(chan uint64)
+	for range o.jobs {
+		wg.Go(func() {
+			for seed := range seeds {
+				r.seed(ctx, seed)
+			}
+		})
+	}
+	for i := range o.seeds {
+		select {
+		case seeds <- o.seed + uint64(i):
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(seeds)
+	wg.Wait()
+	return r.report()
+}
+
+// build builds this package with the patched runtime.
+func build(ctx context.Context, o options, dir string) (program string, err error) {
+	program = filepath.Join(dir, "simulation")
+	var tags, args []string
+	if o.bug != "" {
+		tags = append(tags, "plantedbugs")
+	}
+	if o.cover != "" {
+		args = append(args, "-cover", "-coverpkg=github.com/steledb/stele/...")
+	}
+	return program, patch.Build(ctx, dir, "github.com/steledb/stele/test/simulation", program, tags, args...)
+}
+
+// A runner runs seeds.
+type runner struct {
+	o       options
+	program string
+	began   time.Time
+	stop    context.CancelFunc
+	mu      sync.Mutex
+	summary struct {
+		seeds  int
+		failed []uint64
+		counts map[string]int64
+	}
+}
+
+// seed runs one seed and prints what is wrong with it.
+func (r *runner) seed(ctx context.Context, seed uint64) {
+	result, text, err := r.child(ctx, seed)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil && r.o.twice {
+		again, _, errAgain := r.child(ctx, seed)
+		if err = errAgain; err == nil && again.Hash != result.Hash {
+			err = fmt.Errorf("two runs differ: history %x with %d events, and %x with %d", result.Hash, result.Events, again.Hash, again.Events)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.summary.seeds++
+	for name, n := range result.Counts {
+		r.summary.counts[name] += n
+	}
+	if r.o.one {
+		fmt.Printf("%s", text)
+	}
+	if err == nil && result.Violation == "" {
+		return
+	}
+	r.summary.failed = append(r.summary.failed, seed)
+	if !r.o.one {
+		fmt.Printf("%s", text)
+	}
+	fmt.Printf("seed %d: %s\n", seed, cmpOr(result.Violation, fmt.Sprint(err)))
+	fmt.Printf("replay: go run ./test/simulation -seed %d%s\n\n", seed, r.replayFlags())
+	if !r.o.keep {
+		r.stop()
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (r *runner) replayFlags() (s string) {
+	if r.o.virtual != 2*time.Minute {
+		s += " -virtual " + r.o.virtual.String()
+	}
+	if r.o.bug != "" {
+		s += " -bug " + r.o.bug
+	}
+	return s
+}
+
+// child runs one seed in a process of its own.
+func (r *runner) child(ctx context.Context, seed uint64) (result world.Result, text []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.limit)
+	defer cancel()
+	args := []string{childArgument, "-seed", strconv.FormatUint(seed, 10), "-virtual", r.o.virtual.String(), "-events", strconv.Itoa(r.o.events), "-bug", r.o.bug, "-log", r.o.log}
+	cmd := exec.CommandContext(ctx, r.program, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + r.o.cover, "GOTRACEBACK=" + os.Getenv("GOTRACEBACK")}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	runErr := cmd.Run()
+	if ctx.Err() != nil {
+		return result, errs.Bytes(), fmt.Errorf("not finished after %v of real time", r.o.limit)
+	}
+	if runErr != nil {
+		return result, errs.Bytes(), fmt.Errorf("the simulation ended: %w", runErr)
+	}
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+		return result, errs.Bytes(), fmt.Errorf("read the result: %w", err)
+	}
+	return result, errs.Bytes(), nil
+}
+
+// report prints what was run.
+func (r *runner) report() error {
+	s, took := &r.summary, time.Since(r.began)
+	fmt.Printf("%d seeds in %v: %.1f a minute\n", s.seeds, took.Round(time.Second/10), float64(s.seeds)/took.Minutes())
+	var names []string
+	for name := range s.counts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Printf("  %-32s %12d\n", name, s.counts[name])
+	}
+	if len(s.failed) > 0 {
+		return errors.New("violations in seeds " + strings.Trim(fmt.Sprint(s.failed), "[]"))
+	}
+	return nil
+}

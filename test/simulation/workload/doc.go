@@ -1,0 +1,29 @@
+// Package workload is what the clients of a simulated cluster do, and the history of it, which package judge checks. The clients are
+// real ones (packages client and raftmeta/session); they reach nodes only through a Cluster, which the simulated world implements.
+//
+// A Plan follows from a seed. It selects features (rows, scans, locks, schemas, tablets, rights, blobs), each on with its own
+// probability, and small counts and sizes: different combinations of few features find more than all features at once. Each client
+// draws its operations from a random stream of its own.
+//
+// # Nouns
+//
+//   - An Op is an operation with its call time, return time and outcome. One whose outcome is unknown returns at Infinity.
+//   - A value has a name, which contains the client and a number, and bytes that follow from the name. So a read names the write that
+//     it has seen, and shows corruption.
+//   - An era is a period in which clients use the same rows and files.
+//   - A session is a client's session with the lock service. A client opens another one when it ends.
+//
+// # Goroutines
+//
+//	goroutine   started by          ends with             does
+//	client      Workload.Run        the context           one operation after the other
+//	user        an operation on     the operation, which  operations of a user while its rights are
+//	            rights              joins it              revoked
+//
+// # Invariants
+//
+//	SW1. A client records an operation before its call, and its outcome after its return. An operation of a client that was stopped has
+//	     an unknown outcome.
+//	SW2. No two writes have the same value, no two times of a History are equal.
+//	SW3. The operations of a client follow from the plan, its number, and the results of its earlier operations.
+package workload

@@ -1,0 +1,222 @@
+package workload
+
+import "fmt"
+
+// Kind is the kind of an operation.
+type Kind string
+
+// Operations on rows.
+const (
+	Read    Kind = "read"
+	Write   Kind = "write" // one mutation of one row, alone or in a batch of rows
+	Check   Kind = "check and mutate"
+	Modify  Kind = "read-modify-write"
+	ScanAll Kind = "scan"
+)
+
+// Operations on tables.
+const (
+	Create     Kind = "create table"
+	Drop       Kind = "drop table"
+	SetFamily  Kind = "set family"
+	DropFamily Kind = "drop family"
+)
+
+// Operations of operators: their outcome is not judged.
+const (
+	Split   Kind = "split"
+	Merge   Kind = "merge"
+	Move    Kind = "move"
+	Compact Kind = "compact"
+	Drain   Kind = "drain"
+	Undrain Kind = "undrain"
+)
+
+// Operations on the lock service.
+const (
+	GetFile    Kind = "get file"
+	CachedFile Kind = "get cached file"
+	SetFile    Kind = "set file"
+	DeleteFile Kind = "delete file"
+	// HoldLock lasts from the call of Acquire to the end of the hold, see Hold.
+	HoldLock  Kind = "hold lock"
+	Ephemeral Kind = "ephemeral file"
+	WatchFile Kind = "watch file"
+)
+
+// Other operations.
+const (
+	Grant       Kind = "grant"
+	Revoke      Kind = "revoke"
+	SetQuota    Kind = "set quota"
+	RemoveQuota Kind = "remove quota"
+	PutBlob     Kind = "put blob"
+	GetBlob     Kind = "get blob"
+	DeleteBlob  Kind = "delete blob"
+	ListBlobs   Kind = "list blobs"
+	// Note has a violation that a client has found by itself.
+	Note Kind = "note"
+)
+
+// Op is an operation. Which fields are set depends on its kind.
+type Op struct {
+	Number, Client int
+	Kind           Kind
+	// User is the principal that made the call; empty for an administrator.
+	User string
+	// Call and Return are times of the History. Return is Infinity if the outcome is unknown.
+	Call, Return int64
+	Outcome      Outcome
+	Reason       Reason
+	Error        string
+	// Bad is a violation that the client found by itself.
+	Bad string
+	// Final is set for the reads after the workload.
+	Final bool
+
+	Table, Row string
+	// TableID is the id of a created table.
+	TableID uint64
+	// Families are those of a created or changed table, or of a read that is restricted to them.
+	Families []string
+
+	// Changes are those of a Write, those of a Check whose predicate holds, and the rules of a
+	// Modify.
+	Changes   []Change
+	Otherwise []Change // of a Check whose predicate does not hold
+	Predicate *Predicate
+	Matched   bool
+	Stamp     int64  // the server's timestamp of a Write; 0: not known
+	Cells     []Cell // the result of a Read, and of a Modify
+
+	Scan  *Scan
+	File  *File
+	Hold  *Hold
+	Right *Right
+	Blob  *Blob
+	Node  string
+}
+
+// String returns the operation in one line.
+func (o Op) String() string {
+	until := "?"
+	if o.Return != Infinity {
+		until = seconds(o.Return)
+	}
+	text := fmt.Sprintf("#%d client %d%s %s to %s %s: %s", o.Number, o.Client, suffix(" user ", o.User), seconds(o.Call), until, o.Kind, o.Outcome)
+	text += suffix(" table ", o.Table) + suffix(" row ", o.Row) + list(" families ", o.Families) + list(" changes ", o.Changes) + list(" otherwise ", o.Otherwise)
+	if o.Predicate != nil {
+		text += fmt.Sprintf(" if %v matched %t", *o.Predicate, o.Matched)
+	}
+	text += list(" cells ", o.Cells) + suffix(" node ", o.Node)
+	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob)
+	return text + suffix(" error ", o.Error) + suffix(" violation ", o.Bad)
+}
+
+func seconds(at int64) string { return fmt.Sprintf("%.6fs", float64(at)/1e9) }
+
+func suffix(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s%.300s", name, value)
+}
+
+func list[T any](name string, all []T) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return suffix(name, fmt.Sprintf("%v", all))
+}
+
+func part[T any](name string, p *T) string {
+	if p == nil {
+		return ""
+	}
+	return suffix(name, fmt.Sprintf("%+v", *p))
+}
+
+// ChangeKind is the kind of a change of a row.
+type ChangeKind string
+
+// The kinds of changes.
+const (
+	Set          ChangeKind = "set"
+	DeleteColumn ChangeKind = "delete column"
+	DeleteCells  ChangeKind = "delete family"
+	DeleteRow    ChangeKind = "delete row"
+	Increment    ChangeKind = "increment"
+	Append       ChangeKind = "append"
+)
+
+// Change is a part of a mutation or a rule. Column is a family for DeleteCells.
+type Change struct {
+	Kind   ChangeKind
+	Column string
+	// Value is the name of the value that is set, or the bytes that are appended.
+	Value string
+	N     int64 // of an Increment
+}
+
+// Predicate is the condition of a Check: the newest value of a column has this name or, if the name
+// is empty, the column exists.
+type Predicate struct{ Column, Value string }
+
+// Cell is a column with its values, newest first.
+type Cell struct {
+	Column string
+	Values []string
+}
+
+// Scan is a scan of the rows in [Start, End); an empty End means unbounded.
+type Scan struct {
+	Start, End string
+	Limit      int64 // 0: none
+	Rows       []ScanRow
+	// Whole is set if the scan reached the end of its range.
+	Whole bool
+}
+
+// ScanRow is a row that a scan returned.
+type ScanRow struct {
+	Row   string
+	Cells []Cell
+}
+
+// File is an operation on a file of the lock service.
+type File struct {
+	Path string
+	// Value is the value to write. Generation is compared, unless it is api.AnyGeneration; Old is
+	// the value that was read with it.
+	Value      string
+	Generation uint64
+	Old        string
+	// Refused: the generation that was found is FoundGeneration. Zero means no file.
+	Refused         bool
+	FoundGeneration uint64
+	FoundValue      string
+}
+
+// Hold is a hold of a lock.
+type Hold struct {
+	Lock       string
+	Shared     bool
+	Session    uint64
+	Generation uint64
+	// From is when Acquire returned, To the last time at which the session believed that it held
+	// the lock. Released is when Release returned without an error; Infinity if it did not.
+	From, To, Released int64
+}
+
+// Right is a grant to a user on a table.
+type Right struct{ User, Rights string }
+
+// Blob is an operation on blobs.
+type Blob struct {
+	ID   string
+	Name string // of the contents
+	// Found is the name of the contents that were read; it starts with "corrupt" if they are no
+	// contents that were written.
+	Found string
+	IDs   []string // of a list
+}

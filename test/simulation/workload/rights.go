@@ -1,0 +1,92 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+// quotaKinds returns the kinds of quotas that bound rates of operations.
+func quotaKinds() []string { return []string{api.QuotaReadOps, api.QuotaWriteOps} }
+
+// useRights gives rights to a new user, uses them as the user, revokes them, and uses them again.
+// While rights are granted and revoked, the user makes operations, too.
+func (c *operator) useRights(all context.Context) {
+	ctx, cancel := c.timeout(all)
+	defer cancel()
+	name := fmt.Sprintf("user-%d-%d", c.number, c.history.number())
+	credential, _, err := c.db.Users().Add(ctx, name, time.Hour)
+	if err != nil {
+		return
+	}
+	db, err := c.cluster.Open(ctx, c.number, credential)
+	if err != nil {
+		return
+	}
+	defer db.Close()
+	user := c.Workload.worker(c.number) // with random numbers of its own
+	user.r, user.db, user.user = c.fork(), db, name
+	t := c.table()
+	grant := client.Grant{Principal: name, Table: t.Name, Rights: []string{"read", "write", "read,write"}[c.r.IntN(3)]}
+	user.rows.tryRights(ctx, t, 2)
+	c.changeRight(all, t, grant, Grant, user)
+	user.rows.tryRights(ctx, t, 3)
+	for range 5 {
+		if c.changeRight(all, t, grant, Revoke, user).Outcome == OK || all.Err() != nil {
+			break
+		}
+	}
+	for range 3 {
+		ctx, cancel := c.timeout(all)
+		user.rows.tryRights(ctx, t, 2)
+		cancel()
+		c.pause(all, time.Second)
+	}
+}
+
+// fork returns a stream of random numbers that follows from the client's.
+func (c *operator) fork() *rand.Rand { return rand.New(rand.NewPCG(c.r.Uint64(), 7)) }
+
+// changeRight grants or revokes while the user makes operations.
+func (c *operator) changeRight(all context.Context, t *TablePlan, g client.Grant, kind Kind, user *worker) Op {
+	ctx, cancel := c.timeout(all)
+	defer cancel()
+	trying, stop := context.WithCancel(ctx)
+	var tries sync.WaitGroup
+	tries.Go(func() {
+		for trying.Err() == nil {
+			user.rows.tryRights(trying, t, 1)
+			user.pause(trying, 20*time.Millisecond)
+		}
+	})
+	op := c.begin(Op{Kind: kind, Table: t.Name, Right: &Right{g.Principal, g.Rights}})
+	var err error
+	if kind == Grant {
+		err = c.db.Grants().Add(ctx, g)
+	} else {
+		err = c.db.Grants().Revoke(ctx, g)
+	}
+	op = c.history.End(op, err)
+	stop()
+	tries.Wait()
+	return op
+}
+
+// tryRights makes n operations on rows as a user.
+func (c *rowClient) tryRights(ctx context.Context, t *TablePlan, n int) {
+	for range n {
+		switch c.r.IntN(3) {
+		case 0:
+			c.read(ctx, t, c.row(), false)
+		case 1:
+			c.write(ctx, t, c.row(), c.sets(t, 1))
+		case 2:
+			c.scan(ctx, t, &Scan{Limit: 3}, false)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"regexp"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+// Qualifiers of the columns that are set.
+var valueQualifiers = []string{"v", "w"}
+
+// rowClient is the part of a client that uses rows.
+type rowClient struct{ *worker }
+
+// do makes one operation on rows.
+func (c *rowClient) do(ctx context.Context, f Feature) {
+	t := c.table()
+	switch f {
+	case Reads:
+		c.read(ctx, t, c.row(), false)
+	case Writes:
+		c.write(ctx, t, c.row(), c.sets(t, 1+c.r.IntN(3)))
+	case Deletes:
+		c.write(ctx, t, c.row(), c.deletion(t))
+	case Batches:
+		c.batch(ctx, t)
+	case Checks:
+		c.check(ctx, t)
+	case Counters:
+		c.modify(ctx, t, Change{Kind: Increment, Column: c.family(t) + ":" + counterQualifier, N: c.r.Int64N(10) - 2})
+	case Appends:
+		c.modify(ctx, t, Change{Kind: Append, Column: c.family(t) + ":" + logQualifier, Value: c.entry()})
+	case Scans:
+		c.scan(ctx, t, c.rangeOf(), false)
+	}
+}
+
+// family returns one of the table's families.
+func (c *rowClient) family(t *TablePlan) string { return t.Families[c.r.IntN(len(t.Families))].Name }
+
+func (c *rowClient) column(t *TablePlan) string {
+	return c.family(t) + ":" + valueQualifiers[c.r.IntN(len(valueQualifiers))]
+}
+
+// sets returns up to n sets of different columns, each with a value of its own.
+func (c *rowClient) sets(t *TablePlan, n int) (changes []Change) {
+	used := map[string]bool{}
+	for range n {
+		if column := c.column(t); !used[column] {
+			used[column] = true
+			changes = append(changes, Change{Kind: Set, Column: column, Value: c.value()})
+		}
+	}
+	return changes
+}
+
+// deletion returns a deletion, sometimes with a set after it.
+func (c *rowClient) deletion(t *TablePlan) (changes []Change) {
+	switch c.r.IntN(3) {
+	case 0:
+		changes = append(changes, Change{Kind: DeleteRow})
+	case 1:
+		changes = append(changes, Change{Kind: DeleteCells, Column: c.family(t)})
+	case 2:
+		changes = append(changes, Change{Kind: DeleteColumn, Column: c.column(t)})
+	}
+	if c.r.IntN(3) == 0 {
+		changes = append(changes, c.sets(t, 1)...)
+	}
+	return changes
+}
+
+// mutation returns changes as a mutation; nil if there are none.
+func mutation(row string, changes []Change) *client.RowMutation {
+	if len(changes) == 0 {
+		return nil
+	}
+	m := client.NewRowMutation(row)
+	for _, x := range changes {
+		switch x.Kind {
+		case Set:
+			m.Set(x.Column, Contents(x.Value))
+		case DeleteColumn:
+			m.Delete(x.Column)
+		case DeleteCells:
+			m.DeleteFamily(x.Column)
+		case DeleteRow:
+			m.DeleteRow()
+		}
+	}
+	return m
+}
+
+func (c *rowClient) write(ctx context.Context, t *TablePlan, row string, changes []Change) Op {
+	op := c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes})
+	stamp := int64(0)
+	err := c.db.Table(t.Name).Apply(ctx, mutation(row, changes), client.ReturnTimestamp(&stamp))
+	op.Stamp = stamp
+	return c.history.End(op, err)
+}
+
+// batch writes several rows in one call; each is an operation.
+func (c *rowClient) batch(ctx context.Context, t *TablePlan) {
+	var ops []Op
+	var ms []*client.RowMutation
+	used := map[string]bool{}
+	for range 2 + c.r.IntN(8) {
+		row := c.row()
+		if used[row] {
+			continue
+		}
+		used[row] = true
+		changes := c.sets(t, 2)
+		if c.plan.Has(Deletes) && c.r.IntN(6) == 0 {
+			changes = c.deletion(t)
+		}
+		ops = append(ops, c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes}))
+		ms = append(ms, mutation(row, changes))
+	}
+	err := c.db.Table(t.Name).ApplyAll(ctx, ms)
+	var each *client.BatchError
+	for i, op := range ops {
+		if errors.As(err, &each) {
+			c.history.End(op, each.Errs[i])
+			continue
+		}
+		c.history.End(op, err)
+	}
+}
+
+// check reads a row and writes it if a column of it is unchanged or, sometimes, whatever it is.
+func (c *rowClient) check(ctx context.Context, t *TablePlan) {
+	row := c.row()
+	op := Op{Kind: Check, Table: t.Name, Row: row, Predicate: &Predicate{Column: c.column(t)}, Changes: c.sets(t, 2)}
+	if c.r.IntN(3) > 0 {
+		if found := c.read(ctx, t, row, false); found.Outcome == OK && len(found.Cells) > 0 {
+			cell := found.Cells[c.r.IntN(len(found.Cells))]
+			if _, q, _ := client.ParseColumn(cell.Column); string(q) != counterQualifier && string(q) != logQualifier {
+				*op.Predicate = Predicate{cell.Column, cell.Values[0]}
+			}
+		}
+	}
+	switch c.r.IntN(4) {
+	case 0:
+		op.Otherwise = c.sets(t, 2)
+	case 1:
+		op.Changes, op.Otherwise = nil, op.Changes
+	case 2:
+		if c.plan.Has(Deletes) {
+			op.Otherwise = c.deletion(t)
+		}
+	}
+	op = c.begin(op)
+	matched, err := c.db.Table(t.Name).CheckAndMutate(ctx, row, op.Predicate.filter(), mutation(row, op.Changes), mutation(row, op.Otherwise))
+	op.Matched = matched
+	c.history.End(op, err)
+}
+
+// filter returns the predicate as a filter.
+func (p *Predicate) filter() table.Filter {
+	family, qualifier, err := client.ParseColumn(p.Column)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	chain := table.Chain{table.FamilyRegex(family), table.QualifierRegex(regexp.QuoteMeta(string(qualifier))), table.CellsPerColumnLimit(1)}
+	if p.Value != "" {
+		chain = append(chain, table.ValueRegex(regexp.QuoteMeta(p.Value+"|")+`\C*`))
+	}
+	return chain
+}
+
+// modify makes a read-modify-write of one rule.
+func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
+	op := c.begin(Op{Kind: Modify, Table: t.Name, Row: c.row(), Changes: []Change{x}})
+	rule := client.IncrementRule(x.Column, x.N)
+	if x.Kind == Append {
+		rule = client.AppendRule(x.Column, []byte(x.Value))
+	}
+	row, err := c.db.Table(t.Name).ReadModifyWrite(ctx, op.Row, rule)
+	op.Cells = cellsOf(row)
+	c.history.End(op, err)
+}
+
+// read reads a row, sometimes only a family of it.
+func (c *rowClient) read(ctx context.Context, t *TablePlan, row string, final bool) Op {
+	op := Op{Kind: Read, Table: t.Name, Row: row, Final: final}
+	var opts []client.ReadOption
+	if !final && c.r.IntN(6) == 0 {
+		op.Families = []string{c.family(t)}
+		opts = append(opts, client.Families(op.Families...))
+	}
+	op = c.begin(op)
+	found, err := c.db.Table(t.Name).Get(ctx, row, opts...)
+	op.Cells = cellsOf(found)
+	return c.history.End(op, err)
+}
+
+// rangeOf returns a scan of the whole table, or of a part of it.
+func (c *rowClient) rangeOf() *Scan {
+	s := &Scan{}
+	if c.r.IntN(3) > 0 {
+		s.Start = c.row()
+	}
+	if c.r.IntN(3) == 0 {
+		s.End = c.row()
+	}
+	if s.End != "" && s.Start > s.End {
+		s.Start, s.End = s.End, s.Start
+	}
+	if c.r.IntN(3) > 0 {
+		s.Limit = 1 + c.r.Int64N(40)
+	}
+	return s
+}
+
+// scan scans a table in small batches, so that tablets may be moved and split meanwhile.
+func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool) Op {
+	op := c.begin(Op{Kind: ScanAll, Table: t.Name, Scan: s, Final: final})
+	opts := []client.ScanOption{client.Start(s.Start), client.End(s.End), client.BatchRows(1 + c.r.IntN(20))}
+	if s.Limit > 0 {
+		opts = append(opts, client.Limit(s.Limit))
+	}
+	result := *s // s belongs to the history now
+	rows := c.db.Table(t.Name).Scan(ctx, opts...)
+	for rows.Next() {
+		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), cellsOf(rows.Row())})
+		if !final && c.r.IntN(30) == 0 {
+			c.pause(ctx, c.plan.Pace) // the application is slow
+		}
+	}
+	err := rows.Close()
+	result.Whole = err == nil && (s.Limit == 0 || int64(len(result.Rows)) < s.Limit)
+	op.Scan = &result
+	return c.history.End(op, err)
+}

@@ -1,0 +1,75 @@
+package workload
+
+import (
+	"context"
+	"time"
+
+	"github.com/steledb/stele/table"
+)
+
+// operator is the part of a client that changes tables, tablets, nodes, rights and quotas.
+type operator struct{ *worker }
+
+// createTable creates a table and reports whether it exists.
+func (c *operator) createTable(all context.Context, t *TablePlan) bool {
+	ctx, cancel := c.timeout(all)
+	defer cancel()
+	op := c.begin(Op{Kind: Create, Table: t.Name, Families: t.familyNames()})
+	var schema *table.Schema
+	var err error
+	if len(t.SplitAt) > 0 {
+		schema, err = c.db.Tables().CreateSplit(ctx, t.Name, t.SplitAt, t.Families...)
+	} else {
+		schema, err = c.db.Tables().Create(ctx, t.Name, t.Families...)
+	}
+	if err == nil {
+		op.TableID = schema.ID
+	}
+	if op = c.history.End(op, err); op.Outcome == OK {
+		return true
+	}
+	_, err = c.db.Tables().Describe(ctx, t.Name)
+	return err == nil
+}
+
+// recreate drops a table and creates one with the same name.
+func (c *operator) recreate(all context.Context) {
+	t := c.table()
+	if !t.Dropped {
+		return
+	}
+	ctx, cancel := c.timeout(all)
+	c.history.End(c.dropTable(ctx, t))
+	cancel()
+	c.pause(all, time.Second)
+	for !c.createTable(all, t) && all.Err() == nil {
+		c.pause(all, time.Second)
+	}
+}
+
+func (c *operator) dropTable(ctx context.Context, t *TablePlan) (Op, error) {
+	op := c.begin(Op{Kind: Drop, Table: t.Name})
+	return op, c.db.Tables().Drop(ctx, t.Name)
+}
+
+// alter changes the storage of a family, or drops a family and adds it again.
+func (c *operator) alter(ctx context.Context) {
+	t := c.table()
+	f := t.Families[c.r.IntN(len(t.Families))]
+	op := Op{Table: t.Name, Families: []string{f.Name}}
+	if t.Dropped && len(t.Families) > 1 && c.r.IntN(3) == 0 {
+		f = t.Families[len(t.Families)-1]
+		op.Kind, op.Families = DropFamily, []string{f.Name}
+		op = c.begin(op)
+		_, err := c.db.Tables().DropFamily(ctx, t.Name, f.Name)
+		c.history.End(op, err)
+		c.pause(ctx, 500*time.Millisecond)
+	} else {
+		f.Compression = table.Compression(1 + c.r.IntN(4))
+		f.BlockBytes = 1 << (10 + c.r.IntN(6))
+	}
+	op.Kind = SetFamily
+	op = c.begin(op)
+	_, err := c.db.Tables().SetFamily(ctx, t.Name, f)
+	c.history.End(op, err)
+}

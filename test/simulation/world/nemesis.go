@@ -1,0 +1,227 @@
+package world
+
+import (
+	"time"
+
+	"github.com/steledb/stele/test/simulation/simdisk"
+	"github.com/steledb/stele/test/simulation/simnet"
+)
+
+// nemesis makes faults for a time.
+func (w *World) nemesis(d time.Duration) {
+	end := time.Now().Add(d)
+	free := make(chan struct{}, w.plan.together)
+	for range w.plan.together {
+		free <- struct{}{}
+	}
+	for time.Now().Before(end) {
+		w.sleep(0, 2*w.plan.pause)
+		if len(w.plan.faults) == 0 {
+			continue
+		}
+		select {
+		case <-free:
+		case <-time.After(time.Until(end)):
+			continue
+		}
+		f, limit := w.plan.faults[w.r.IntN(len(w.plan.faults))], time.Until(end)
+		w.count("fault " + string(f))
+		go func() {
+			w.inflict(f, limit)
+			free <- struct{}{}
+		}()
+	}
+	for range w.plan.together {
+		select {
+		case <-free:
+		case <-time.After(time.Minute):
+		}
+	}
+}
+
+// between returns a random time.
+func (w *World) between(low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(w.r.Int64N(int64(high-low)))
+}
+
+// sleep waits for a random time.
+func (w *World) sleep(low, high time.Duration) { time.Sleep(w.between(low, high)) }
+
+// hold waits for the time of a fault, which is mostly short and ends before the limit.
+func (w *World) hold(limit, low, high time.Duration) {
+	if w.r.IntN(3) > 0 {
+		high = low + (high-low)/8
+	}
+	time.Sleep(min(w.between(low, high), limit))
+}
+
+func (w *World) host() *host { return w.hosts[w.r.IntN(len(w.hosts))] }
+
+// inflict makes one fault and ends it.
+func (w *World) inflict(f fault, limit time.Duration) {
+	h, o := w.host(), w.host()
+	w.trace.addf("nemesis", "%s %s %s", f, h.name, o.name)
+	switch f {
+	case crash, powerLoss:
+		h.kill(f == powerLoss)
+		w.hold(limit, 100*time.Millisecond, 30*time.Second)
+		h.up()
+	case wholeCrash, wholePower:
+		w.wholeCluster(f == wholePower, limit)
+	case freeze:
+		h.freeze()
+		w.hold(limit, time.Second, time.Minute)
+		h.thaw()
+	case cutOne, cutPair, isolate, partition:
+		w.cut(f, h, o, limit)
+	case slowLink:
+		w.slow(h, limit)
+	case diskStall:
+		h.disk.Stall(min(limit, w.between(time.Second, time.Minute)), w.r.IntN(2) == 0)
+	case diskFull:
+		h.disk.SetCapacity(h.disk.Used() + w.r.Int64N(4<<20))
+		w.hold(limit, time.Second, time.Minute)
+		h.disk.SetCapacity(w.plan.diskBytes)
+	case diskError:
+		bad := w.hosts[w.plan.badDisk]
+		bad.disk.SetFaults(simdisk.Faults{Read: 0.01, Write: 0.01, Sync: 0.01})
+		w.hold(limit, 100*time.Millisecond, 10*time.Second)
+		bad.disk.SetFaults(simdisk.Faults{})
+	case diskRot:
+		w.hosts[w.plan.badDisk].disk.Corrupt(func(name string) bool { return w.rots(name) })
+	case clockStep:
+		h.wall = w.between(-time.Hour, time.Hour)
+		h.setClockIfUp()
+	case clockDrift:
+		h.drift = w.r.Int64N(100_001) - 50_000
+		h.setClockIfUp()
+	case restart, reconfigure:
+		h.stop()
+		if f == reconfigure {
+			w.reconfigure(h)
+		}
+		w.hold(limit, 0, 10*time.Second)
+		h.up()
+	}
+}
+
+func (h *host) setClockIfUp() {
+	if h.state != down {
+		h.setClock()
+	}
+}
+
+// wholeCluster kills all processes, or all hosts.
+func (w *World) wholeCluster(power bool, limit time.Duration) {
+	for _, h := range w.hosts {
+		h.kill(power)
+		if w.r.IntN(3) == 0 {
+			w.sleep(0, 100*time.Millisecond)
+		}
+	}
+	w.hold(limit, 100*time.Millisecond, 10*time.Second)
+	for _, i := range w.r.Perm(len(w.hosts)) {
+		w.hosts[i].up()
+		if w.r.IntN(2) == 0 {
+			w.sleep(0, 5*time.Second)
+		}
+	}
+}
+
+// cut cuts links for a time.
+func (w *World) cut(f fault, h, o *host, limit time.Duration) {
+	var cuts [][2]*simnet.Host
+	add := func(a, b *simnet.Host) { cuts = append(cuts, [2]*simnet.Host{a, b}) }
+	switch f {
+	case cutOne:
+		add(h.net, o.net)
+	case cutPair:
+		add(h.net, o.net)
+		add(o.net, h.net)
+	case isolate:
+		for _, x := range w.hosts {
+			if x != h {
+				add(h.net, x.net)
+				add(x.net, h.net)
+			}
+		}
+	case partition:
+		part := w.r.Uint64()
+		for i, x := range w.hosts {
+			for j, y := range w.hosts {
+				if part>>i&1 != part>>j&1 {
+					add(x.net, y.net)
+				}
+			}
+		}
+	}
+	for _, c := range cuts {
+		if c[0] != c[1] {
+			w.net.Cut(c[0], c[1])
+		}
+	}
+	w.hold(limit, 500*time.Millisecond, time.Minute)
+	for _, c := range cuts {
+		w.net.Heal(c[0], c[1])
+	}
+}
+
+// slow makes the links of a host bad for a time.
+func (w *World) slow(h *host, limit time.Duration) {
+	bad := simnet.Link{Delay: w.between(0, 50*time.Millisecond), Jitter: w.between(time.Millisecond, 100*time.Millisecond), Loss: w.r.Float64() * 0.2,
+		Duplicate: w.r.Float64() * 0.1, Reorder: w.r.Float64() * 0.2}
+	for _, x := range w.hosts {
+		if x != h {
+			w.net.SetLink(h.net, x.net, bad)
+			w.net.SetLink(x.net, h.net, bad)
+		}
+	}
+	w.hold(limit, time.Second, time.Minute)
+	for _, x := range w.hosts {
+		if x != h {
+			w.net.SetLink(h.net, x.net, simnet.LAN)
+			w.net.SetLink(x.net, h.net, simnet.LAN)
+		}
+	}
+}
+
+// rots selects files that may change on disk: those of which other hosts have copies.
+func (w *World) rots(string) bool { return true }
+
+// reconfigure changes settings of a host that an operator may change.
+func (w *World) reconfigure(h *host) {
+	switch w.r.IntN(3) {
+	case 0:
+		h.cfg.MemoryBytes = 256<<20 + w.r.Int64N(256<<20)
+	case 1:
+		h.cfg.Zone = "zone-" + string(rune('0'+w.r.IntN(4)))
+	case 2:
+		h.cfg.ReserveBytes = w.plan.reserveBytes/2 + w.r.Int64N(w.plan.reserveBytes)
+	}
+}
+
+// heal ends all faults.
+func (w *World) heal() {
+	for _, h := range w.hosts {
+		for _, o := range w.hosts {
+			w.net.Heal(h.net, o.net)
+			if h != o {
+				w.net.SetLink(h.net, o.net, simnet.LAN)
+			}
+		}
+		h.disk.SetCapacity(w.plan.diskBytes)
+		h.disk.SetFaults(simdisk.Faults{})
+		h.disk.Stall(0, false)
+		h.disk.Stall(0, true)
+		h.drift = 0
+		h.setClockIfUp()
+		h.thaw()
+		h.up()
+	}
+}
+
+// awaitService waits until the cluster serves everything, which it must within healMax.
+func (w *World) awaitService(time.Time) { time.Sleep(healMax) }

@@ -1,0 +1,74 @@
+package world
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// fault is a kind of fault, which a plan switches on or off.
+type fault string
+
+// The faults.
+const (
+	crash       fault = "crash"       // kill -9 of one process
+	powerLoss   fault = "power-loss"  // of one host: what was not synced may be lost
+	wholeCrash  fault = "whole-crash" // of all processes
+	wholePower  fault = "whole-power" // of all hosts
+	freeze      fault = "freeze"      // a process does nothing for 1 to 60 s
+	cutOne      fault = "cut-one"     // one direction between two hosts
+	cutPair     fault = "cut-pair"    // both
+	isolate     fault = "isolate"     // one host
+	partition   fault = "partition"   // the hosts in two parts
+	slowLink    fault = "slow-link"   // delays, losses, duplicates
+	diskStall   fault = "disk-stall"  // all operations, or syncs only
+	diskFull    fault = "disk-full"   // and gets space back
+	diskError   fault = "disk-error"  // EIO
+	diskRot     fault = "disk-rot"    // stored sectors change
+	clockStep   fault = "clock-step"  // of the wall clock, up to an hour
+	clockDrift  fault = "clock-drift" // 5 %
+	restart     fault = "restart"     // an orderly stop, and a start
+	reconfigure fault = "reconfigure" // the same, with other settings
+)
+
+// faults lists for each fault how often it is on, of 100 plans, and its weight.
+var faults = []struct {
+	fault   fault
+	percent int
+	weight  int
+}{
+	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 25, 2}, {freeze, 50, 12},
+	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {slowLink, 40, 10},
+	{diskStall, 40, 8}, {diskFull, 40, 8}, {diskError, 25, 4}, {diskRot, 25, 6},
+	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
+}
+
+// plan is what happens to a world. It follows from its seed.
+type plan struct {
+	nodes, clients          int
+	secured                 bool
+	faults                  []fault       // as often as their weights
+	pause                   time.Duration // the mean time between faults
+	together                int           // faults at a time
+	extentBytes             int64
+	zones                   int
+	diskBytes, reserveBytes int64
+	// badDisk is the only host whose disk returns errors and rots: what all replicas have lost
+	// cannot be had back.
+	badDisk int
+}
+
+func newPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 0x776f726c64))
+	p := plan{nodes: 5 + r.IntN(5), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
+		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
+	p.badDisk = r.IntN(p.nodes)
+	for _, f := range faults {
+		on, weight := r.IntN(100) < f.percent, 1+r.IntN(2*f.weight)
+		for range weight {
+			if on {
+				p.faults = append(p.faults, f.fault)
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,133 @@
+package world
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// An event is one line of the history.
+type event struct {
+	at   time.Time
+	host string
+	text string        // of a line that was formatted when it happened
+	line func() string // or how to format it, if it is printed
+}
+
+// A trace is the history of a world: a hash of all events, and the last of them as text.
+type trace struct {
+	hash   uint64
+	events int64
+	ring   []event
+	next   int
+	log    *bufio.Writer // all events, if not nil
+}
+
+func newTrace(keep int, log io.Writer) *trace {
+	t := &trace{ring: make([]event, keep)}
+	if log != nil {
+		t.log = bufio.NewWriterSize(log, 1<<20)
+	}
+	return t
+}
+
+// mix adds a number to the hash.
+func (t *trace) mix(x uint64) {
+	t.hash = bits.RotateLeft64(t.hash^x*0x9e3779b97f4a7c15, 27)*5 + 0x52dce729
+}
+
+// add adds an event that is text already.
+func (t *trace) add(host, text string) {
+	t.mix(xxhash.Sum64String(text))
+	t.put(event{at: time.Now(), host: host, text: text})
+}
+
+// addf is add for the events of the world itself.
+func (t *trace) addf(host, format string, args ...any) { t.add(host, fmt.Sprintf(format, args...)) }
+
+// numbers adds an event of numbers, whose line is made only if it is printed.
+func (t *trace) numbers(host string, line func() string, numbers ...uint64) {
+	for _, n := range numbers {
+		t.mix(n)
+	}
+	t.put(event{at: time.Now(), host: host, line: line})
+}
+
+func (t *trace) put(e event) {
+	t.mix(uint64(e.at.UnixNano()))
+	t.events++
+	if t.log != nil {
+		fmt.Fprintln(t.log, e)
+	}
+	t.ring[t.next] = e
+	t.next = (t.next + 1) % len(t.ring)
+}
+
+// began is the time at which every world begins: the runtime's.
+var began = time.Unix(1257894000, 0)
+
+// String implements fmt.Stringer.
+func (e event) String() string {
+	text := e.text
+	if e.line != nil {
+		text = e.line()
+	}
+	return fmt.Sprintf("%12.6f  %-9s %s", e.at.Sub(began).Seconds(), e.host, text)
+}
+
+// print writes the last events.
+func (t *trace) print(w io.Writer) {
+	for i := range t.ring {
+		if e := t.ring[(t.next+i)%len(t.ring)]; !e.at.IsZero() {
+			fmt.Fprintln(w, e)
+		}
+	}
+	if t.log != nil {
+		_ = t.log.Flush()
+	}
+}
+
+// logger returns the log of a host's processes, whose lines are events.
+func (t *trace) logger(host string) *slog.Logger { return slog.New(&logHandler{t: t, host: host}) }
+
+// logHandler implements slog.Handler.
+type logHandler struct {
+	t     *trace
+	host  string
+	attrs string
+}
+
+// Enabled implements slog.Handler.
+func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s%s", r.Level, r.Message, h.attrs)
+	r.Attrs(func(a slog.Attr) bool { b.WriteString(attrText(a)); return true })
+	h.t.add(h.host, b.String())
+	return nil
+}
+
+func attrText(a slog.Attr) string { return fmt.Sprintf(" %s=%v", a.Key, a.Value) }
+
+// WithAttrs implements slog.Handler.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	for _, a := range attrs {
+		c.attrs += attrText(a)
+	}
+	return &c
+}
+
+// WithGroup implements slog.Handler.
+func (h *logHandler) WithGroup(string) slog.Handler { return h }
+
+func hashText(s string) uint64 { return xxhash.Sum64String(s) }

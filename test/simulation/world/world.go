@@ -1,0 +1,231 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/steledb/stele/test/simulation/judge"
+	"github.com/steledb/stele/test/simulation/machine"
+	"github.com/steledb/stele/test/simulation/simdisk"
+	"github.com/steledb/stele/test/simulation/simnet"
+	"github.com/steledb/stele/test/simulation/workload"
+)
+
+// Config configures a run.
+type Config struct {
+	Seed   uint64
+	Faults time.Duration // how long there are faults, in virtual time
+	Events int           // the number of last events to print
+	Log    string        // the file for all events; empty for none
+	Text   io.Writer     // for people
+}
+
+// Result is the result of a run.
+type Result struct {
+	Seed      uint64
+	Hash      uint64 // of the history
+	Events    int64
+	Virtual   float64 // seconds
+	Violation string  // empty if there is none
+	Counts    map[string]int64
+}
+
+// World is a simulated cluster.
+type World struct {
+	cfg       Config
+	plan      plan
+	trace     *trace
+	net       *simnet.Network
+	hosts     []*host
+	clients   []*simnet.Host
+	processes int
+	counts    map[string]int64
+	r         *rand.Rand
+	failed    string
+}
+
+// Run runs a seed. A program can run one.
+func Run(cfg Config) Result {
+	machine.Seed(cfg.Seed)
+	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), counts: map[string]int64{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
+	var log io.Writer
+	if cfg.Log != "" {
+		f, err := os.Create(cfg.Log)
+		if err != nil {
+			panic(err)
+		}
+		log = f
+	}
+	w.trace = newTrace(max(cfg.Events, 1), log)
+	w.run()
+	if w.failed != "" {
+		w.trace.print(cfg.Text)
+	} else if w.trace.log != nil {
+		_ = w.trace.log.Flush()
+	}
+	w.counts["jumps"], w.counts["switches"] = counters()
+	w.counts["events"] = w.trace.events
+	return Result{Seed: cfg.Seed, Hash: w.trace.hash, Events: w.trace.events, Virtual: w.now().Seconds(), Violation: w.failed, Counts: w.counts}
+}
+
+func counters() (int64, int64) {
+	a, b := machine.Counters()
+	return int64(a), int64(b)
+}
+
+func (w *World) now() time.Duration { return time.Since(began) }
+
+func (w *World) count(name string) { w.counts[name]++ }
+
+// fail records the first violation.
+func (w *World) fail(format string, args ...any) {
+	if w.failed == "" {
+		w.failed = fmt.Sprintf(format, args...)
+		w.trace.addf("world", "VIOLATION %s", w.failed)
+	}
+}
+
+// Times of a run.
+const (
+	foundingMax = 2 * time.Minute  // until the first cluster serves
+	healMax     = 30 * time.Second // from the end of the faults until everything serves
+	finalMax    = 2 * time.Minute
+)
+
+// run runs the phases: found a cluster, faults beside clients, heal, judge.
+func (w *World) run() {
+	w.build()
+	done := make(chan struct{})
+	defer close(done)
+	go w.collect(done)
+	for _, h := range w.hosts {
+		h.start()
+		go h.supervise(done)
+	}
+	load := workload.New(cluster{w}, workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients))
+	ctx := context.Background()
+	if !w.clientsDo(foundingMax, func() error { return load.Setup(ctx) }) {
+		w.fail("the cluster does not serve %v after its start", foundingMax)
+		return
+	}
+	w.trace.addf("world", "tables exist")
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan struct{}, 1)
+	w.inClients(func() { load.Run(running); ended <- struct{}{} })
+	w.nemesis(w.cfg.Faults)
+	w.heal()
+	healed := time.Now()
+	w.trace.addf("world", "healed")
+	w.awaitService(healed)
+	stop()
+	select {
+	case <-ended:
+	case <-time.After(finalMax):
+		w.fail("clients do not end %v after they were told to", finalMax)
+		return
+	}
+	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
+		w.fail("the last reads do not end within %v after all faults", finalMax)
+		return
+	}
+	w.judge(load)
+}
+
+func (w *World) build() {
+	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: w.now})
+	var join []string
+	for i := range w.plan.nodes {
+		w.hosts = append(w.hosts, w.newHost(i))
+		join = append(join, w.hosts[i].address())
+	}
+	for _, h := range w.hosts {
+		h.cfg.Join = join
+	}
+	for i := range 4 {
+		w.clients = append(w.clients, w.net.Host(fmt.Sprintf("10.1.0.%d", i+1)))
+	}
+	w.processes = 1 // the clients'
+	w.trace.addf("world", "seed %d: %+v", w.cfg.Seed, w.plan)
+}
+
+// clientProcess is the process of all clients.
+const clientProcess = 1
+
+// inClients starts f in the process of the clients.
+func (w *World) inClients(f func()) { machine.Start(clientProcess, f) }
+
+// clientsDo runs f in the process of the clients, and reports whether it returned nil in time.
+func (w *World) clientsDo(limit time.Duration, f func() error) bool {
+	done := make(chan error, 1)
+	w.inClients(func() { done <- f() })
+	select {
+	case err := <-done:
+		if err != nil {
+			w.trace.addf("world", "error: %v", err)
+		}
+		return err == nil
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// collect frees memory when the program has allocated much since the last time.
+func (w *World) collect(done <-chan struct{}) {
+	for {
+		select {
+		case <-time.After(50 * time.Millisecond):
+			machine.CollectIfGrown(128 << 20)
+		case <-done:
+			return
+		}
+	}
+}
+
+func (w *World) netEvent(e simnet.Event) {
+	w.trace.numbers("net", func() string { return netLine(e) }, uint64(e.Kind), uint64(e.From)<<16|uint64(e.To), e.Conn, uint64(e.Bytes), e.Sum)
+}
+
+func netLine(e simnet.Event) string {
+	return fmt.Sprintf("%v %d > %d, connection %d, %d bytes", e.Kind, e.From, e.To, e.Conn, e.Bytes)
+}
+
+func (w *World) diskEvent(host string) func(simdisk.Event) {
+	return func(e simdisk.Event) {
+		failed := uint64(0)
+		if e.Failed {
+			failed = 1
+		}
+		w.trace.numbers(host, func() string { return diskLine(e) }, uint64(e.Kind), hashText(e.Name), hashText(e.To), uint64(e.Off), uint64(e.Len), e.Sum, failed)
+	}
+}
+
+func diskLine(e simdisk.Event) string {
+	line := fmt.Sprintf("%v %s", e.Kind, e.Name)
+	if e.To != "" {
+		line += " to " + e.To
+	}
+	if e.Len > 0 {
+		line += fmt.Sprintf(", %d bytes at %d", e.Len, e.Off)
+	}
+	if e.Failed {
+		line += ", failed"
+	}
+	return line
+}
+
+// judge judges the history.
+func (w *World) judge(load *workload.Workload) {
+	report := judge.Judge(load.History().Ops(), judge.Options{})
+	for name, n := range report.Outcomes {
+		w.counts["op "+name] += int64(n)
+	}
+	w.counts["undecided"] += int64(len(report.Undecided))
+	for _, v := range report.Violations {
+		fmt.Fprintln(w.cfg.Text, v)
+		w.fail("%s: %s", v.Invariant, v.Text)
+	}
+}
