@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// FS is the file system of one process. It implements vfs.FS and vfs.Locker.
+// FS is the file system of one process. It implements vfs.FS, vfs.Locker and vfs.Disks.
 type FS struct {
 	disk *Disk
 	dead bool // belongs to Disk.mu
@@ -20,6 +20,7 @@ type FS struct {
 var (
 	_ vfs.FS     = (*FS)(nil)
 	_ vfs.Locker = (*FS)(nil)
+	_ vfs.Disks  = (*FS)(nil)
 )
 
 // class is what the time and the faults of an operation depend on.
@@ -199,13 +200,19 @@ func (f *FS) SyncDir(dir string) error {
 	return f.run(classSync, Event{Kind: OpSyncDir, Name: clean(dir)}, func(d *Disk) error { return d.mem.SyncDir(dir) })
 }
 
-// FreeBytes implements vfs.FS. All directories are on the one disk.
-func (f *FS) FreeBytes(dir string) (free int64, err error) {
+// FreeBytes implements vfs.FS.
+func (f *FS) FreeBytes(dir string) (int64, error) {
+	disk, err := f.Disk(dir)
+	return disk.FreeBytes, err
+}
+
+// Disk implements vfs.Disks. All directories are on one disk.
+func (f *FS) Disk(dir string) (disk vfs.Disk, err error) {
 	err = f.run(classLook, Event{Kind: OpStat, Name: clean(dir)}, func(d *Disk) error {
-		free = d.freeLocked()
+		disk = vfs.Disk{ID: "simdisk", TotalBytes: d.capacity, FreeBytes: d.freeLocked()}
 		return nil
 	})
-	return free, err
+	return disk, err
 }
 
 // lock is a lock that a process holds.

@@ -8,7 +8,8 @@
 //
 // # TCP
 //
-// A connection carries bytes in order. Each write is one segment, or more if it is large. A lost
+// A connection carries bytes in order. What is written at one time is
+// one segment, or more if it is large. A lost
 // segment delays the later ones by a retransmission timeout. While a link is cut, segments are
 // retransmitted with backoff, so that they arrive some time after it heals. A connection whose data
 // is not acknowledged for Config.UserTimeout fails with ETIMEDOUT. The acknowledgement needs the

@@ -18,6 +18,7 @@ type segment struct {
 	end  uint64        // position after its last byte
 	at   time.Duration // when it arrives
 	sent time.Duration
+	size int
 	kind segmentKind
 }
 
@@ -51,21 +52,36 @@ func (h *half) freeLocked() int {
 	return h.net.cfg.Window - int(h.written-min(h.read, h.acked))
 }
 
-// sendLocked adds the bytes that were written last, or a mark.
+// sendLocked adds the bytes that were written last, or a mark. What is written at one time is one
+// segment, if it fits.
 func (h *half) sendLocked(size int, kind segmentKind) {
 	now := h.net.cfg.Now()
+	if h.mergeLocked(size, kind, now) {
+		return
+	}
 	at := now + h.path.delayLocked(size, now)
 	if h.path.chanceLocked(h.path.link.Loss) {
 		at += h.net.cfg.RetransmitTimeout
 	}
-	at = max(at, h.lastAt)
-	if last := len(h.segments) - 1; last >= h.next && h.segments[last].at == at && h.segments[last].kind == kind {
-		h.segments[last].end = h.written
-	} else {
-		h.segments = append(h.segments, segment{end: h.written, at: at, sent: now, kind: kind})
-	}
-	h.lastAt = at
+	h.lastAt = max(at, h.lastAt)
+	h.segments = append(h.segments, segment{end: h.written, at: h.lastAt, sent: now, size: size, kind: kind})
 	h.planLocked()
+}
+
+// mergeLocked adds bytes to the last segment, if that was sent now.
+func (h *half) mergeLocked(size int, kind segmentKind, now time.Duration) bool {
+	last := len(h.segments) - 1
+	if kind != segmentData || last < h.next {
+		return false
+	}
+	s := &h.segments[last]
+	if s.kind != kind || s.sent != now || s.size+size > segmentMax {
+		return false
+	}
+	s.end, s.size = h.written, s.size+size
+	s.at += h.path.busyLocked(size, now)
+	h.lastAt = s.at
+	return true
 }
 
 // planLocked schedules the next delivery.

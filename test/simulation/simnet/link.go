@@ -36,12 +36,18 @@ func (p *path) delayLocked(size int, now time.Duration) time.Duration {
 	if p.link.Jitter > 0 {
 		d += time.Duration(p.net.cfg.Rand.Int64N(int64(p.link.Jitter)))
 	}
-	if p.link.Bandwidth > 0 {
-		busy := time.Duration(float64(size+headerBytes) * float64(time.Second) / float64(p.link.Bandwidth))
-		p.free = max(p.free, now) + busy
-		d += p.free - now
+	p.busyLocked(size+headerBytes, now)
+	return d + max(0, p.free-now)
+}
+
+// busyLocked makes the sender busy for as long as it takes to send that many bytes, which it returns.
+func (p *path) busyLocked(size int, now time.Duration) time.Duration {
+	if p.link.Bandwidth == 0 {
+		return 0
 	}
-	return d
+	busy := time.Duration(float64(size) * float64(time.Second) / float64(p.link.Bandwidth))
+	p.free = max(p.free, now) + busy
+	return busy
 }
 
 func (p *path) chanceLocked(probability float64) bool {
