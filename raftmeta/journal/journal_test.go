@@ -12,8 +12,8 @@ import (
 
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
-	"github.com/steledb/stele/raftmeta/storage"
 	"github.com/steledb/stele/raftmeta/journal"
+	"github.com/steledb/stele/raftmeta/storage"
 )
 
 const file = "/log"
