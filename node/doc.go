@@ -40,6 +40,12 @@
 //	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users: package node/lockserver
 //
+// # Disk and network
+//
+// A node reaches its data directories and keys only through Config.FS, and others only through Config.Network, except for the HTTP port. Its
+// Raft log is a file of Config.OpenRaftLog. Therefore several nodes with their own disks and a network can run in one process, which a node
+// does not configure: Config.RuntimeMemory is for the program that is one node.
+//
 // # Start
 //
 // The port opens first, but data is served last: until then, methods about data return "unavailable" and what the start waits

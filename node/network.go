@@ -9,7 +9,7 @@ import (
 )
 
 // Network is the network of a node: all its ports but HTTP, and all connections that it opens. The remote addresses of its connections
-// are *net.TCPAddr: limits count hosts by their addresses.
+// are *net.TCPAddr: limits count hosts by their addresses. Names in addresses of gossip and of Config.Join are resolved by the machine.
 type Network interface {
 	// Listen listens for connections at a host:port. Port 0 means any free port.
 	Listen(address string) (net.Listener, error)

@@ -3,7 +3,8 @@
 //
 // A Log is raft-boltdb with a checksum of each value, a deadline for each write, and no write after
 // the first failure. Snapshots has each snapshot in one file with checksums. CheckDir reads a
-// directory without bbolt, which trusts its file, and finds what is corrupt in it.
+// directory without bbolt, which trusts its file, and finds what is corrupt in it. A log may have
+// another store than bbolt (OpenFunc), which is then checked through it.
 //
 // # Goroutines
 //
