@@ -156,7 +156,7 @@ func (r *recovery) freeze(mems []*mem) {
 		m.minSeq.Store(r.load.Meta.Redo + 1)
 		m.maxSeq.Store(r.maxSeq)
 		m.stamped = r.tablet.writer.stamped.Load()
-		if i == len(mems)-1 {
+		if i == len(mems)-1 && !planted.On(planted.RecoveredTooSoon) {
 			m.onWritten = r.load.OnRecovered
 		}
 	}
