@@ -23,6 +23,7 @@ func runChild(args []string) {
 	f.DurationVar(&cfg.Faults, "virtual", 2*time.Minute, "")
 	f.IntVar(&cfg.Events, "events", 200, "")
 	f.StringVar(&cfg.Log, "log", "", "")
+	f.BoolVar(&cfg.Quiet, "quiet", false, "")
 	bug := f.String("bug", "", "")
 	profile := f.String("cpuprofile", "", "")
 	_ = f.Parse(args)

@@ -116,7 +116,12 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func attrText(a slog.Attr) string { return fmt.Sprintf(" %s=%v", a.Key, a.Value) }
+func attrText(a slog.Attr) string {
+	if b, ok := a.Value.Any().([]byte); ok {
+		return fmt.Sprintf(" %s=%q", a.Key, b)
+	}
+	return fmt.Sprintf(" %s=%v", a.Key, a.Value)
+}
 
 // WithAttrs implements slog.Handler.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

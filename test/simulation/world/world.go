@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Seed   uint64
 	Faults time.Duration // how long there are faults, in virtual time
+	Quiet  bool          // neither clients nor faults, to measure what nodes do by themselves
 	Events int           // the number of last events to print
 	Log    string        // the file for all events; empty for none
 	Text   io.Writer     // for people
@@ -113,6 +114,10 @@ func (w *World) run() {
 		return
 	}
 	w.trace.addf("world", "tables exist")
+	if w.cfg.Quiet {
+		time.Sleep(w.cfg.Faults)
+		return
+	}
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{}, 1)
 	w.inClients(func() { load.Run(running); ended <- struct{}{} })
