@@ -46,7 +46,7 @@ type host struct {
 
 func (w *World) newHost(i int) *host {
 	h := &host{w: w, name: fmt.Sprintf("node-%d", i+1), net: w.net.Host(fmt.Sprintf("10.0.0.%d", i+1)), exited: make(chan int, 1)}
-	h.disk = simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, uint64(i)+1)), Events: w.diskEvent(h.name), Now: w.now,
+	h.disk = simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, uint64(i)+1)), Events: w.diskEvent(h.name), Now: machine.Now,
 		Read: simdisk.SSD.Read, Sync: simdisk.SSD.Sync, Capacity: w.plan.diskBytes})
 	h.cfg = node.Config{
 		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: node.MemoryMin,

@@ -70,15 +70,13 @@ func Run(cfg Config) Result {
 	}
 	w.counts["jumps"], w.counts["switches"] = counters()
 	w.counts["events"] = w.trace.events
-	return Result{Seed: cfg.Seed, Hash: w.trace.hash, Events: w.trace.events, Virtual: w.now().Seconds(), Violation: w.failed, Counts: w.counts}
+	return Result{Seed: cfg.Seed, Hash: w.trace.hash, Events: w.trace.events, Virtual: machine.Now().Seconds(), Violation: w.failed, Counts: w.counts}
 }
 
 func counters() (int64, int64) {
 	a, b := machine.Counters()
 	return int64(a), int64(b)
 }
-
-func (w *World) now() time.Duration { return time.Since(began) }
 
 func (w *World) count(name string) { w.counts[name]++ }
 
@@ -141,7 +139,7 @@ func (w *World) run() {
 }
 
 func (w *World) build() {
-	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: w.now})
+	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: machine.Now})
 	var join []string
 	for i := range w.plan.nodes {
 		w.hosts = append(w.hosts, w.newHost(i))
