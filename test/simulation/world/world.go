@@ -132,6 +132,7 @@ func (w *World) run() {
 		return
 	}
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
+		w.lastErrors(load)
 		w.fail("the last reads do not end within %v after all faults", finalMax)
 		return
 	}
@@ -218,6 +219,17 @@ func diskLine(e simdisk.Event) string {
 		line += ", failed"
 	}
 	return line
+}
+
+// lastErrors records the last operations that failed, one for each kind of error.
+func (w *World) lastErrors(load *workload.Workload) {
+	ops, seen := load.History().Ops(), map[string]bool{}
+	for i := len(ops) - 1; i >= 0 && len(seen) < 20; i-- {
+		if op := ops[i]; op.Error != "" && !seen[string(op.Kind)+op.Error] {
+			seen[string(op.Kind)+op.Error] = true
+			w.trace.addf("clients", "%s", op.String())
+		}
+	}
 }
 
 // judge judges the history.
