@@ -27,7 +27,11 @@ func runChild(args []string) {
 	bug := f.String("bug", "", "")
 	profile := f.String("cpuprofile", "", "")
 	_ = f.Parse(args)
-	_ = bug
+	if *bug != "" {
+		if err := planted.Choose(*bug); err != nil {
+			panic(err)
+		}
+	}
 	if *profile != "" {
 		out, err := os.Create(*profile)
 		if err != nil {
@@ -43,5 +47,3 @@ func runChild(args []string) {
 		panic(err)
 	}
 }
-
-var _ = planted.On
