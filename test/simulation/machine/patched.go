@@ -21,3 +21,6 @@ func setClock(process int, wall, rate int64)
 
 //go:linkname counters runtime.simCounters
 func counters() (jumps, switches uint64)
+
+//go:linkname goroutines runtime.simGoroutines
+func goroutines(process int) int

@@ -22,6 +22,7 @@ import (
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/test/simulation/judge"
 	"github.com/steledb/stele/test/simulation/workload"
 )
@@ -91,6 +92,10 @@ func (l *loopback) config(as *pki.Credential) client.Config {
 
 func (l *loopback) Open(ctx context.Context, n int, as *pki.Credential) (*client.Client, error) {
 	return client.Open(ctx, l.addrs[n%len(l.addrs)], l.config(as))
+}
+
+func (l *loopback) OpenToken(ctx context.Context, n int, as token.Token) (*client.Client, error) {
+	return client.Open(ctx, l.addrs[n%len(l.addrs)], client.Config{Token: as})
 }
 
 func (l *loopback) OpenLocks(int) (*session.Client, error) {
