@@ -15,6 +15,7 @@
 # make test-ansible  test the playbooks of ansible/ on throw-away hosts, under load (needs root; at most 15 minutes)
 # make availability  measure how long tablets are unavailable: see test/availability
 # make soak T=1h     long random fault runs, FAULTS=500 of them at a time
+# make simulate SEEDS=1000 [SEED=n]  whole clusters in simulated time, all operations and faults: see test/simulation/DESIGN.md
 # make fuzz T=10m    every fuzz target, T each
 # make mutants P="security/acl rpc"  plant small mistakes into these packages, one at a time, and count those that tests detect
 # make mutants P=rpc SAMPLE=50       50 random mutants of each package, with a confidence interval; SEED=S repeats a sample
@@ -25,13 +26,14 @@ SHELL      := bash
 GO         ?= go
 T          ?= 10m
 N          ?= 1000000
+SEEDS      ?= 1000
 VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak fuzz mutants hostile clean network promtool
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak simulate fuzz mutants hostile clean network promtool
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -100,6 +102,9 @@ availability: build
 
 soak: build network
 	FAULTS=$(FAULTS) scripts/soak.sh $(T)
+
+simulate:
+	$(GO) run ./test/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
 # what test/faults makes networks with, and disks that fail
 network:

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 )
@@ -40,4 +41,17 @@ func (l *lifecycle) failure() error {
 	default:
 		return nil
 	}
+}
+
+// whileRunning returns a context that ends with ctx, or when the node has failed.
+func (l *lifecycle) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-l.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

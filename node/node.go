@@ -169,7 +169,12 @@ func (n *Node) run(ctx context.Context) error {
 		n.cancel()
 		return err
 	}
+	ctx, cancel := n.life.whileRunning(ctx)
+	defer cancel()
 	if err := n.start(ctx, listener); err != nil {
+		if failure := n.life.failure(); failure != nil { // the start waited for what cannot come
+			err = failure
+		}
 		listener.Close()
 		return errors.Join(err, n.stopParts(context.Background()))
 	}

@@ -23,10 +23,15 @@ func runChild(args []string) {
 	f.DurationVar(&cfg.Faults, "virtual", 2*time.Minute, "")
 	f.IntVar(&cfg.Events, "events", 200, "")
 	f.StringVar(&cfg.Log, "log", "", "")
+	f.BoolVar(&cfg.Quiet, "quiet", false, "")
 	bug := f.String("bug", "", "")
 	profile := f.String("cpuprofile", "", "")
 	_ = f.Parse(args)
-	_ = bug
+	if *bug != "" {
+		if err := planted.Choose(*bug); err != nil {
+			panic(err)
+		}
+	}
 	if *profile != "" {
 		out, err := os.Create(*profile)
 		if err != nil {
@@ -42,5 +47,3 @@ func runChild(args []string) {
 		panic(err)
 	}
 }
-
-var _ = planted.On

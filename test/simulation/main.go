@@ -13,8 +13,8 @@ import (
 // options are the flags.
 type options struct {
 	seeds   int
-	seed    uint64
-	one     bool // seed was given: run it alone and show more
+	from    uint64
+	one     bool // run from alone, and print its history
 	jobs    int
 	twice   bool
 	bug     string
@@ -43,7 +43,7 @@ func parse(args []string) options {
 	var o options
 	f := flag.NewFlagSet("simulate", flag.ExitOnError)
 	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
-	f.Uint64Var(&o.seed, "from", 1, "the first seed")
+	f.Uint64Var(&o.from, "from", 1, "the first seed")
 	one := f.Uint64("seed", 0, "run this seed only, and print its history")
 	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "seeds that run at a time")
 	f.BoolVar(&o.twice, "twice", false, "run each seed twice and compare the histories")
@@ -61,7 +61,7 @@ func parse(args []string) options {
 	}
 	_ = f.Parse(args)
 	if *one != 0 {
-		o.one, o.seed, o.seeds = true, *one, 1
+		o.one, o.from, o.seeds = true, *one, 1
 	}
 	return o
 }

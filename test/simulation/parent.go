@@ -45,7 +45,7 @@ func run(ctx context.Context, o options) error {
 	}
 	for i := range o.seeds {
 		select {
-		case seeds <- o.seed + uint64(i):
+		case seeds <- o.from + uint64(i):
 			continue
 		case <-ctx.Done():
 		}

@@ -23,6 +23,13 @@ const rateOne = 1 << 20
 // Seed sets the state of the generator from which all randomness of the program is drawn.
 func Seed(s uint64) { seed(s) }
 
+// began is the time at which every program begins, in nanoseconds since 1970.
+const began = 1257894000e9
+
+// Now returns the time since the start of the program by the machine's own clock, which no process
+// can change.
+func Now() time.Duration { return time.Duration(nanotime() - began) }
+
 // Process returns the number of the calling goroutine's process.
 func Process() int { return current() }
 

@@ -19,6 +19,9 @@ func setState(process int, state uint8)
 //go:linkname setClock runtime.simSetClock
 func setClock(process int, wall, rate int64)
 
+//go:linkname nanotime runtime.simNanotime
+func nanotime() int64
+
 //go:linkname counters runtime.simCounters
 func counters() (jumps, switches uint64)
 

@@ -107,7 +107,7 @@ type Plan struct {
 
 // opsPerSecond is about how many operations all clients make together, in the mean. More find less
 // for the same computing time: what happens between operations matters.
-const opsPerSecond = 40
+const opsPerSecond = 12
 
 // NewPlan returns the plan with that seed. Users have rights only in a secured cluster.
 func NewPlan(seed uint64, secured bool, clients int) Plan {

@@ -207,6 +207,9 @@ func (c *rowClient) rangeOf() *Scan {
 	if c.r.IntN(3) == 0 {
 		s.End = c.row()
 	}
+	if s.Start == s.End { // no row, for which the client makes no call
+		s.End = ""
+	}
 	if s.End != "" && s.Start > s.End {
 		s.Start, s.End = s.End, s.Start
 	}

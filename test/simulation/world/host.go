@@ -60,7 +60,7 @@ func (w *World) newHost() *host {
 }
 
 func (h *host) newDisk(stream uint64) *simdisk.Disk {
-	return simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(h.w.cfg.Seed, stream)), Events: h.w.diskEvent(h.name), Now: h.w.now,
+	return simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(h.w.cfg.Seed, stream)), Events: h.w.diskEvent(h.name), Now: machine.Now,
 		Read: simdisk.SSD.Read, Sync: simdisk.SSD.Sync, Capacity: h.w.plan.diskBytes})
 }
 

@@ -69,7 +69,7 @@ type plan struct {
 
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 0x776f726c64))
-	p := plan{nodes: 5 + r.IntN(5), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
+	p := plan{nodes: 5 + r.IntN(5)*r.IntN(2), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
 		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
 	p.badDisk = r.IntN(p.nodes)
 	for _, f := range faults {

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/steledb/stele/test/simulation/machine"
 )
 
 // An event is one line of the history.
 type event struct {
-	at   time.Time
+	at   time.Duration
 	host string
 	text string        // of a line that was formatted when it happened
 	line func() string // or how to format it, if it is printed
@@ -46,7 +48,7 @@ func (t *trace) mix(x uint64) {
 // add adds an event that is text already.
 func (t *trace) add(host, text string) {
 	t.mix(xxhash.Sum64String(text))
-	t.put(event{at: time.Now(), host: host, text: text})
+	t.put(event{at: machine.Now(), host: host, text: text})
 }
 
 // addf is add for the events of the world itself.
@@ -57,11 +59,11 @@ func (t *trace) numbers(host string, line func() string, numbers ...uint64) {
 	for _, n := range numbers {
 		t.mix(n)
 	}
-	t.put(event{at: time.Now(), host: host, line: line})
+	t.put(event{at: machine.Now(), host: host, line: line})
 }
 
 func (t *trace) put(e event) {
-	t.mix(uint64(e.at.UnixNano()))
+	t.mix(uint64(e.at))
 	t.events++
 	if t.log != nil {
 		fmt.Fprintln(t.log, e)
@@ -70,22 +72,19 @@ func (t *trace) put(e event) {
 	t.next = (t.next + 1) % len(t.ring)
 }
 
-// began is the time at which every world begins: the runtime's.
-var began = time.Unix(1257894000, 0)
-
 // String implements fmt.Stringer.
 func (e event) String() string {
 	text := e.text
 	if e.line != nil {
 		text = e.line()
 	}
-	return fmt.Sprintf("%12.6f  %-9s %s", e.at.Sub(began).Seconds(), e.host, text)
+	return fmt.Sprintf("%12.6f  %-9s %s", e.at.Seconds(), e.host, text)
 }
 
 // print writes the last events.
 func (t *trace) print(w io.Writer) {
 	for i := range t.ring {
-		if e := t.ring[(t.next+i)%len(t.ring)]; !e.at.IsZero() {
+		if e := t.ring[(t.next+i)%len(t.ring)]; e.line != nil || e.text != "" {
 			fmt.Fprintln(w, e)
 		}
 	}
@@ -116,7 +115,12 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func attrText(a slog.Attr) string { return fmt.Sprintf(" %s=%v", a.Key, a.Value) }
+func attrText(a slog.Attr) string {
+	if b, ok := a.Value.Any().([]byte); ok {
+		return fmt.Sprintf(" %s=%q", a.Key, b)
+	}
+	return fmt.Sprintf(" %s=%v", a.Key, a.Value)
+}
 
 // WithAttrs implements slog.Handler.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

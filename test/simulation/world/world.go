@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Seed   uint64
 	Faults time.Duration // how long there are faults, in virtual time
+	Quiet  bool          // neither clients nor faults, to measure what nodes do by themselves
 	Events int           // the number of last events to print
 	Log    string        // the file for all events; empty for none
 	Text   io.Writer     // for people
@@ -76,15 +77,13 @@ func Run(cfg Config) Result {
 	}
 	w.counts["jumps"], w.counts["switches"] = counters()
 	w.counts["events"] = w.trace.events
-	return Result{Seed: cfg.Seed, Hash: w.trace.hash, Events: w.trace.events, Virtual: w.now().Seconds(), Violation: w.failed, Counts: w.counts}
+	return Result{Seed: cfg.Seed, Hash: w.trace.hash, Events: w.trace.events, Virtual: machine.Now().Seconds(), Violation: w.failed, Counts: w.counts}
 }
 
 func counters() (int64, int64) {
 	a, b := machine.Counters()
 	return int64(a), int64(b)
 }
-
-func (w *World) now() time.Duration { return time.Since(began) }
 
 func (w *World) count(name string) { w.counts[name]++ }
 
@@ -121,6 +120,10 @@ func (w *World) run() {
 		return
 	}
 	w.trace.addf("world", "tables exist")
+	if w.cfg.Quiet {
+		time.Sleep(w.cfg.Faults)
+		return
+	}
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{}, 1)
 	w.inClients(func() { load.Run(running); ended <- struct{}{} })
@@ -145,6 +148,7 @@ func (w *World) run() {
 	}
 	w.operators().recoverLocks()
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
+		w.lastErrors(load)
 		w.fail("the last reads do not end within %v after all faults", finalMax)
 		return
 	}
@@ -154,7 +158,7 @@ func (w *World) run() {
 }
 
 func (w *World) build() {
-	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: w.now})
+	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: machine.Now})
 	var join []string
 	for range w.plan.nodes {
 		h := w.newHost()
@@ -234,6 +238,17 @@ func diskLine(e simdisk.Event) string {
 		line += ", failed"
 	}
 	return line
+}
+
+// lastErrors records the last operations that failed, one for each kind of error.
+func (w *World) lastErrors(load *workload.Workload) {
+	ops, seen := load.History().Ops(), map[string]bool{}
+	for i := len(ops) - 1; i >= 0 && len(seen) < 20; i-- {
+		if op := ops[i]; op.Error != "" && !seen[string(op.Kind)+op.Error] {
+			seen[string(op.Kind)+op.Error] = true
+			w.trace.addf("clients", "%s", op.String())
+		}
+	}
 }
 
 // judge judges the history.
