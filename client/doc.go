@@ -128,4 +128,6 @@
 //	    from a hint, and none is used again after a call to it was misrouted.
 //	C7. Limit and the order of rows apply to the whole scan, over all its servers.
 //	C8. A scan delivers rows of one table, even if another one gets its name meanwhile.
+//	C9. A call does not fail because of a lookup that began before it. It sees every table that was
+//	    created, and every right that was granted, before the call.
 package client

@@ -26,7 +26,8 @@ type locator struct {
 	rootError atomic.Pointer[rootFailure]
 	root      atomic.Pointer[location] // location of the root tablet; nil: unknown
 	// tables is by name. The map is copied on write.
-	tables atomic.Pointer[map[string]*tableCache]
+	tables  atomic.Pointer[map[string]*tableCache]
+	flights atomic.Uint64 // number of the last flight
 
 	// mu guards the field in it, and writes of the cache. Never held across I/O.
 	mu struct {

@@ -63,18 +63,19 @@ func (e *lookupError) withCause(err error) *lookupError {
 
 // flight is a lookup in progress, shared by all calls that need it.
 type flight struct {
-	row  []byte
-	done chan struct{} // closed when loc and err are set
-	loc  *location     // nil if any node will do
-	err  *lookupError
+	row    []byte
+	number uint64        // flights are numbered as they begin
+	done   chan struct{} // closed when loc and err are set
+	loc    *location     // nil if any node will do
+	err    *lookupError
 }
 
 // find looks up row in the cluster. If another lookup in progress may return row's tablet as well,
-// it waits for that first.
+// it waits for that first. It does not return the error of a lookup that began before find (C9).
 func (l *locator) find(ctx context.Context, name string, row []byte) (destination, error) {
-	t := l.table(name)
+	before := l.flights.Load()
 	for waited := 0; ; waited++ {
-		p, f, err := l.joinFlight(t, row, waited > 0)
+		p, f, err := l.joinFlight(l.table(name), row, waited > 0)
 		if f == nil {
 			return p, err
 		}
@@ -90,6 +91,7 @@ func (l *locator) find(ctx context.Context, name string, row []byte) (destinatio
 		}
 		own := bytes.Equal(f.row, row)
 		switch {
+		case f.err != nil && f.number <= before:
 		case f.err != nil && (own || f.err.affectsOthers()):
 			return destination{}, f.err
 		case f.err == nil && f.loc == nil:
@@ -129,7 +131,7 @@ func (l *locator) joinFlight(t *tableCache, row []byte, exact bool) (destination
 		l.stats.shared.Add(1)
 		return destination{}, best, nil
 	}
-	f := &flight{row: bytes.Clone(row), done: make(chan struct{})}
+	f := &flight{row: bytes.Clone(row), number: l.flights.Add(1), done: make(chan struct{})}
 	if !l.life.spawn(func() { l.runFlight(t, f) }) {
 		return destination{}, nil, ErrClosed
 	}

@@ -77,7 +77,7 @@ type Config struct {
 
 	// Network is the network of all ports but HTTP. Nil means MachineNetwork.
 	Network Network
-	// FS is the file system of DataDirs and Security. Nil means the operating system's, which has all other files in any case.
+	// FS is the file system of DataDirs, Security and TokenFile. Nil means the operating system's, which has all other files in any case.
 	FS vfs.FS
 	// OpenRaftLog opens the store of the lock service's log, a file below a data directory. Nil means bbolt, which needs the operating system's
 	// file system.

@@ -10,8 +10,6 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet/ikey"
-	"github.com/steledb/stele/tablet/logbody"
 )
 
 // Schemas is the source of table schemas: the lock service, read through a session's consistent
@@ -76,7 +74,8 @@ var errStale = errors.New("table schema must be read again")
 
 const (
 	// renewTimeout bounds how long an operation waits for a schema. A schema change takes longer
-	// only if a server that has the old version neither answers nor loses its lease.
+	// only if a server that has the old version neither answers nor loses its lease, and pending
+	// writes only if the commit log makes no progress.
 	renewTimeout = 5 * time.Second
 	// renewalsMax bounds the schemas that RenewSchemas reads concurrently.
 	renewalsMax = 16
@@ -120,7 +119,8 @@ func (r *schemaRenewer) renewAll(ctx context.Context) (err error) {
 }
 
 // renew makes the schema of a served table current, or stops serving the table if it was
-// dropped. Concurrent callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
+// dropped. Before it changes the schema of a tablet it waits for the pending writes of that tablet
+// (T12). Concurrent callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
 func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
 	sv := (*r.served.tables.Load())[tableName]
 	if sv == nil {
@@ -146,7 +146,37 @@ func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
 	case err != nil:
 		return r.unavailable(ctx, tableName, err)
 	}
+	if err := r.passWrites(ctx, sc, v); err != nil {
+		if r.life.ctx.Err() != nil {
+			return ErrClosed
+		}
+		return fmt.Errorf("%w: schema of table %q has changed, and writes that began before are pending in the commit log: %s",
+			api.ErrUnavailable, tableName, err.Error())
+	}
 	r.adopt(sc, v)
+	return nil
+}
+
+// passWrites returns when no write is pending that was checked by an earlier schema than sc, which
+// was just read (T12). If the schema has not changed, it waits for none. Errors are those of ctx.
+//
+// A writer holds a latch from before it checks that its schema is current until its commit is done,
+// and an earlier schema is not current. So once each latch has been free, no such writer is left,
+// and none follows. This holds for tablets that are registered meanwhile, too: an earlier schema of
+// theirs was not current any more when sc was read.
+func (r *schemaRenewer) passWrites(ctx context.Context, sc *table.Schema, v Version) error {
+	sv := (*r.served.tables.Load())[sc.Name]
+	if sv == nil || sv.id != sc.ID {
+		return nil
+	}
+	for _, t := range sv.tablets {
+		if old := t.schema.Load(); old.current() || old.version.Generation() == v.Generation() {
+			continue
+		}
+		if err := t.fence.latches.PassAll(ctx); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -170,7 +200,7 @@ func (sv *served) current() bool {
 	return true
 }
 
-// adopt sets the schema of a table's tablets to one that was read.
+// adopt sets the schema of a table's tablets to one that was read, after passWrites.
 func (r *schemaRenewer) adopt(sc *table.Schema, v Version) {
 	r.served.mu.Lock()
 	defer r.served.mu.Unlock()
@@ -202,8 +232,9 @@ func (r *schemaRenewer) set(sc *table.Schema) error {
 	return nil
 }
 
-// unifySchemas sets the schemas of t, which is being registered, and of its table's served tablets
-// to the latest among them. The map's mu is held.
+// unifySchemas sets the schema of t, which is being registered, to the latest that its table's
+// served tablets have. It does not change theirs: they may have pending writes, and an operation
+// renews a schema that is not current. The map's mu is held.
 func (sv *served) unifySchemas(t *Tablet) {
 	last := t.schema.Load()
 	for _, other := range sv.tablets {
@@ -214,64 +245,7 @@ func (sv *served) unifySchemas(t *Tablet) {
 			last = sc
 		}
 	}
-	for _, other := range append(sv.tablets[:len(sv.tablets):len(sv.tablets)], t) {
-		if old := other.schema.Load(); last.follows(old) {
-			other.unpinOthers(other.schema.Swap(last))
-		}
-	}
-}
-
-// settle answers a durable write whose schema changed before it was answered. It acknowledges the
-// write if the table still has all families that it wrote. Otherwise it fails it with an
-// *UnknownOutcomeError.
-func (w *write) settle() {
-	s, t := w.server, w.tablet
-	ctx, cancel := context.WithTimeout(s.life.ctx, renewTimeout)
-	defer cancel()
-	var err error
-	for {
-		sc, v, lookErr := s.cfg.Schemas.Schema(ctx, t.table, w.schema.table.Name)
-		if lookErr != nil {
-			err = &UnknownOutcomeError{Cause: lookErr}
-			break
-		}
-		if err = w.lost(newSchema(sc, v)); err != nil {
-			break
-		}
-		if cause := s.checkServing(); cause != nil {
-			err = &UnknownOutcomeError{Cause: cause}
-			break
-		}
-		if v.Current() {
-			break
-		}
-	}
-	w.end(err)
-}
-
-// lost returns an *UnknownOutcomeError if the write is of a family that a schema does not have.
-func (w *write) lost(now *schema) error {
-	c := &w.commit
-	_, err := logbody.EachEntry(c.Body, c.First, c.Time, nil, func(key, _ []byte) error {
-		if id := ikey.FamilyOf(key); id != 0 && !now.hasFamily(id) {
-			return fmt.Errorf("family was dropped during the write: %w", table.ErrNoFamily)
-		}
-		return nil
-	})
-	if err != nil {
-		return &UnknownOutcomeError{Cause: err}
-	}
-	return nil
-}
-
-// hasFamily reports whether the schema has the family with that id.
-func (s *schema) hasFamily(id uint32) bool {
-	for i := range s.families {
-		if s.families[i].ID == id {
-			return true
-		}
-	}
-	return false
+	t.unpinOthers(t.schema.Swap(last))
 }
 
 // UnknownOutcomeError means that a mutation is in the commit log, but the server lost the proof that the

@@ -90,11 +90,14 @@
 // The server calls Config.Serving when an operation begins and before it returns its result. A
 // write that is durable when the server finds its lease gone fails with an UnknownOutcomeError.
 //
-// After Serving, the server checks the Version of the operation's schema. If the Version is no
-// longer current, the server reads the schema again from Config.Schemas. An operation that has not
-// begun waits for that, and a read runs again. A durable write is acknowledged if the families that
-// it wrote still exist, and otherwise fails with an UnknownOutcomeError. A dropped table is no longer
-// served (I15).
+// After Serving, the server checks the Version of the operation's schema: when the operation begins,
+// before a read is answered, and before a mutation gets its place in the log, while its latch is
+// held. If the Version is no longer current, the operation starts over, and the server reads the
+// schema again from Config.Schemas. Before the new schema takes effect in a tablet, the server waits
+// for the tablet's pending writes (T12). They took effect before the change, whatever it dropped, and
+// are acknowledged. A schema change itself waits for no write. While the commit log makes no
+// progress, operations that need the new schema fail with api.ErrUnavailable after renewTimeout. A
+// dropped table is no longer served (I15), and nothing waits for its writes.
 //
 // # Compactions
 //
@@ -201,4 +204,8 @@
 //	    While a family has entries in two groups, only a compaction of both may drop it.
 //	T11. The schemas by which a tablet is compacted follow each other in the order of their
 //	    changes. The inputs of a compaction were written by its schema or an earlier one.
+//	T12. A tablet gets another schema only when no commit of an earlier one is pending. No commit
+//	    gets its place in the log by a schema that was not current while its latch was held. A read
+//	    loads the schema before the view. So a row operation is wholly before a schema change or
+//	    wholly after it, and what begins after the change sees all that was before it (I2, I3, I15).
 package tablet

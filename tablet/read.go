@@ -133,15 +133,12 @@ func (r *reader) release() {
 }
 
 func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Program, emit Emit) error {
-	v, snap, err := t.views.acquire()
+	v, err := r.open(ctx, t, f)
 	if err != nil {
 		return err
 	}
 	defer v.release()
 	rs := &r.rows
-	if err := rs.init(ctx, t, snap, f, r); err != nil {
-		return err
-	}
 	defer rs.closeSources()
 	r.seekTo(row)
 	r.seekPoint(v, row)
@@ -183,10 +180,28 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 	return emit(key, cells)
 }
 
-// init prepares r for a read of t at sequence number snap with the access of the reader. Errors:
-// those of the access.
-func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, of *reader) (err error) {
-	r.schema = t.schema.Load()
+// open prepares r for a read of t and returns the view to read, which the caller must release.
+// Errors: errGone, those of the access.
+//
+// The schema is loaded before the view. So what the view lacks was not written by an earlier schema
+// than that of the read (T12).
+func (r *reader) open(ctx context.Context, t *Tablet, f *table.Program) (*view, error) {
+	sc := t.schema.Load()
+	v, snap, err := t.views.acquire()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.rows.init(ctx, t, sc, snap, f, r); err != nil {
+		v.release()
+		return nil, err
+	}
+	return v, nil
+}
+
+// init prepares r for a read of t by a schema and at sequence number snap, with the access of the
+// reader. Errors: those of the access.
+func (r *rows) init(ctx context.Context, t *Tablet, sc *schema, snap uint64, f *table.Program, of *reader) (err error) {
+	r.schema = sc
 	var visible Visibility
 	if a := of.access; a != nil {
 		if visible, err = a.Read(ctx, r.schema.table); err != nil {
@@ -291,15 +306,12 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 // scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
-	v, snap, err := t.views.acquire()
+	v, err := r.open(ctx, t, f)
 	if err != nil {
 		return nil, err
 	}
 	defer v.release()
 	rs := &r.rows
-	if err := rs.init(ctx, t, snap, f, r); err != nil {
-		return nil, err
-	}
 	if rs.most = most; most != nil {
 		most.Partly = most.Partly || !rs.selection.visible.all()
 	}

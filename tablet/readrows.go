@@ -74,15 +74,12 @@ const (
 
 // readRowsOf reads the keys from index from on, as far as they are in t, and returns their number.
 func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from int, f *table.Program, emit EmitNth) (n int, err error) {
-	v, snap, err := t.views.acquire()
+	v, err := r.open(ctx, t, f)
 	if err != nil {
 		return 0, err
 	}
 	defer v.release()
 	rs := &r.rows
-	if err := rs.init(ctx, t, snap, f, r); err != nil {
-		return 0, err
-	}
 	defer rs.closeSources()
 	// scans: the sources are those of a scan
 	scans, found, tries := false, false, adjacentTries

@@ -246,7 +246,8 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		}
 		admitted = err == nil
 	}
-	if err == nil && (changed(as.a) || t.schema.Load() != sc) { // the row was read with schema sc
+	// The row was read by schema sc, which must be current while the latch is held (T12).
+	if err == nil && (changed(as.a) || t.schema.Load() != sc || admitted && !sc.current()) {
 		err = errChanged
 	}
 	if err != nil || !admitted {

@@ -275,10 +275,10 @@ func (m *TabletMap) setSplitPending(r Ref, is bool) {
 
 // Loaded summarizes a tablet that a server has.
 type Loaded struct {
-	ID, Table uint64
-	End       []byte
-	Bytes     int64   // of its files
-	Load      float64 // operations a second
+	ID, Table  uint64
+	Start, End []byte  // it has the rows after Start, up to End; empty means no bound
+	Bytes      int64   // of its files
+	Load       float64 // operations a second
 }
 
 // Loaded returns the tablets.
@@ -286,7 +286,7 @@ func (m *TabletMap) Loaded() []Loaded {
 	var all []Loaded
 	for _, sv := range *m.tables.Load() {
 		for _, t := range sv.tablets {
-			all = append(all, Loaded{ID: t.id, Table: sv.id, End: t.end, Bytes: t.views.bytes(), Load: float64(t.load.rate.Load())})
+			all = append(all, Loaded{ID: t.id, Table: sv.id, Start: t.start, End: t.end, Bytes: t.views.bytes(), Load: float64(t.load.rate.Load())})
 		}
 	}
 	return all

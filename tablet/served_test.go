@@ -67,6 +67,29 @@ func TestTabletMap(t *testing.T) {
 	}
 }
 
+// TestSchemaOfAddedTablet (T12): a tablet that is added gets the latest schema of its table. Those that
+// are served keep theirs, because they may have pending writes.
+func TestSchemaOfAddedTablet(t *testing.T) {
+	newTablet := func(start, end string, generation uint64) *Tablet {
+		x := &Tablet{table: 7, start: []byte(start), end: []byte(end)}
+		v := &fakeVersion{generation: generation}
+		v.over.Store(generation < 2)
+		x.schema.Store(newSchema(&table.Schema{ID: 7, Name: "t"}, v))
+		return x
+	}
+	m, all := newTabletMap(true), []*Tablet{newTablet("", "g", 1), newTablet("g", "m", 2), newTablet("m", "", 1)}
+	for _, x := range all {
+		if _, err := m.add("t", x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []uint64{1, 2, 2} {
+		if n := all[i].schema.Load().version.Generation(); n != want {
+			t.Errorf("tablet %d has generation %d of the schema, want %d", i, n, want)
+		}
+	}
+}
+
 // TestFirstUnflushedDuringSplit (T4): a tablet is replaced while the log's first needed record is
 // determined. What its memtables hold, which are its children's then, is still needed.
 func TestFirstUnflushedDuringSplit(t *testing.T) {

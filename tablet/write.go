@@ -20,7 +20,6 @@ type write struct {
 	commit    commitlog.Commit
 	server    *Server
 	tablet    *Tablet
-	schema    *schema // with which the mutation was checked and encoded
 	latch     *latch.Latch
 	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
 	charged   int64
@@ -88,7 +87,7 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	switch {
 	case t.fence.raised.Load() != nil:
 		err = errFenced
-	case changed(as.a):
+	case changed(as.a) || !sc.current(): // T12
 		err = errChanged
 	default:
 		as.commitLatched(t, sc, rm, l, nil, done)
@@ -136,7 +135,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		s.writeMemory.Release(n)
 		return false
 	}
-	if t.fence.raised.Load() != nil || changed(as.a) {
+	if t.fence.raised.Load() != nil || changed(as.a) || !sc.current() { // T12
 		l.UnlockShared()
 		s.writeMemory.Release(n)
 		return false
@@ -152,7 +151,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
-	w.server, w.tablet, w.schema, w.latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
+	w.server, w.tablet, w.latch, w.exclusive, w.done = s, t, l, exclusive, done
 	w.charged = s.writes.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -177,10 +176,6 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 	if err == nil {
 		if cause := w.server.checkServing(); cause != nil {
 			err = &UnknownOutcomeError{Cause: cause}
-		} else if !w.schema.current() { // after checkServing
-			w.release()
-			go w.settle() // at most one per pending write, whose number rpc bounds
-			return
 		}
 	}
 	w.answer(closedError(err))
@@ -204,7 +199,7 @@ func (w *write) release() {
 // end recycles w and calls done, after release.
 func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.schema, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
+	w.server, w.tablet, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}

@@ -112,4 +112,3 @@ func (f Files) Remove(name string) error {
 	}
 	return err
 }
-

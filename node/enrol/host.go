@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
@@ -33,7 +34,7 @@ type HostConfig struct {
 	// Keys is the node's directory of keys, and Dir its name.
 	Keys keydir.Dir
 	Dir  string
-	// TokenFile has the join token; empty if there is none.
+	// TokenFile has the join token; empty if there is none. It is on the file system of Keys.
 	TokenFile string
 	Nodes     []string // addresses of nodes to join
 	// Dial opens a plain connection to an address.
@@ -89,13 +90,13 @@ type host struct {
 
 // CheckTokenFile returns an error unless the file has a valid join token.
 func CheckTokenFile(name string) error {
-	_, err := readToken(name)
+	_, err := readToken(secretfile.On(vfs.OS()), name)
 	return err
 }
 
 // readToken reads a join token from a file that only its owner may read.
-func readToken(name string) (t token.Token, err error) {
-	text, err := secretfile.Read(name)
+func readToken(files secretfile.Files, name string) (t token.Token, err error) {
+	text, err := files.Read(name)
 	if err != nil {
 		return t, fmt.Errorf("read the join token: %w", err)
 	}
@@ -112,7 +113,7 @@ func readToken(name string) (t token.Token, err error) {
 func newHost(cfg HostConfig, dirs *identity.Folders, have *keydir.Contents) (*host, error) {
 	h := &host{HostConfig: cfg, have: have, cluster: dirs.Cluster, logged: map[string]bool{}}
 	var err error
-	if h.token, err = readToken(cfg.TokenFile); err != nil {
+	if h.token, err = readToken(cfg.Keys.Secrets(), cfg.TokenFile); err != nil {
 		return nil, err
 	}
 	if len(cfg.Nodes) == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/security/keydir"
@@ -21,18 +22,23 @@ func Initialise(dataDirs []string, keys string, hosts []string, now time.Time) (
 
 // InitialiseSealed is Initialise with the authority's key encrypted by a passphrase, if it is not empty.
 func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string, now time.Time) (*pki.Credential, error) {
+	return InitialiseFS(vfs.OS(), dataDirs, keys, passphrase, hosts, now)
+}
+
+// InitialiseFS is InitialiseSealed on another file system.
+func InitialiseFS(fsys vfs.FS, dataDirs []string, keys, passphrase string, hosts []string, now time.Time) (*pki.Credential, error) {
 	if len(dataDirs) == 0 {
 		return nil, errors.New("no data folder given")
 	}
-	if _, err := identity.Inspect(dataDirs); err != nil {
+	if _, err := identity.InspectFS(fsys, dataDirs); err != nil {
 		return nil, err
 	}
-	unlock, err := identity.Lock(dataDirs)
+	unlock, err := identity.LockFS(fsys, dataDirs)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	folders, err := identity.Inspect(dataDirs)
+	folders, err := identity.InspectFS(fsys, dataDirs)
 	if err != nil {
 		return nil, err
 	}
@@ -42,5 +48,5 @@ func InitialiseSealed(dataDirs []string, keys, passphrase string, hosts []string
 	if err := folders.Write(); err != nil { // before the certificate that names the node
 		return nil, err
 	}
-	return keydir.At(keys).SealedBy(passphrase).Init(folders.Node, certs.WithLocal(hosts, ""), now)
+	return keydir.On(fsys, keys).SealedBy(passphrase).Init(folders.Node, certs.WithLocal(hosts, ""), now)
 }

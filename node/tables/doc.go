@@ -12,5 +12,5 @@
 //
 //	TB1. The creator's grant and ownership are written before the table exists, so no table exists without them. What a failed creation
 //	    leaves behind has no effect, because ids are not reused, and the next master removes it.
-//	TB2. When a change of a schema returns, no server uses the old one (I15).
+//	TB2. When a change of a schema returns, no operation begins by the old one (I15).
 package tables

@@ -82,7 +82,8 @@ func (f Dir) NodeFile() string { return filepath.Join(f.dir, nodeFile) }
 // Files returns the files of the directory's file system.
 func (f Dir) Files() pki.Files { return pki.On(f.fs) }
 
-func (f Dir) secrets() secretfile.Files { return secretfile.On(f.fs) }
+// Secrets returns the secrets of the directory's file system.
+func (f Dir) Secrets() secretfile.Files { return secretfile.On(f.fs) }
 
 func (f Dir) file(name string) string { return filepath.Join(f.dir, name) }
 
@@ -170,7 +171,7 @@ func (f Dir) Enrol(c *Contents) error {
 	if err := f.write(c); err != nil {
 		return err
 	}
-	return f.secrets().Remove(f.file(joinFile))
+	return f.Secrets().Remove(f.file(joinFile))
 }
 
 // Renew replaces the credential of an enrolled node that has joined its cluster again, by another
@@ -187,7 +188,7 @@ func (f Dir) Renew(c *Contents) error {
 	if err := f.write(c); err != nil {
 		return err
 	}
-	return f.secrets().Remove(f.file(joinFile))
+	return f.Secrets().Remove(f.file(joinFile))
 }
 
 // JoinKey returns the key with which the node requests enrollment. It generates the key once and
@@ -212,10 +213,10 @@ func (f Dir) write(c *Contents) error {
 	if err != nil {
 		return err
 	}
-	if err := f.secrets().Write(f.file(trustFile), c.Credential.Trust().PEM()); err != nil {
+	if err := f.Secrets().Write(f.file(trustFile), c.Credential.Trust().PEM()); err != nil {
 		return err
 	}
-	if err := f.secrets().Write(f.file(gossipFile), lines); err != nil {
+	if err := f.Secrets().Write(f.file(gossipFile), lines); err != nil {
 		return err
 	}
 	return f.Files().WriteCredential(f.NodeFile(), c.Credential)
@@ -255,7 +256,7 @@ func (f Dir) SetGossipKeys(keys [][]byte) error {
 	if err != nil {
 		return err
 	}
-	return f.secrets().Write(f.file(gossipFile), lines)
+	return f.Secrets().Write(f.file(gossipFile), lines)
 }
 
 // SetNext stores the authority that will replace the current one. The node need not trust it yet.
@@ -264,7 +265,7 @@ func (f Dir) SetNext(a *pki.Authority) error {
 }
 
 // DropNext deletes the authority of SetNext.
-func (f Dir) DropNext() error { return f.secrets().Remove(f.file(nextFile)) }
+func (f Dir) DropNext() error { return f.Secrets().Remove(f.file(nextFile)) }
 
 // SetTrust writes the authorities' certificates for other programs. The node's own are in its
 // credential.
@@ -272,12 +273,12 @@ func (f Dir) SetTrust(t *pki.Trust) error {
 	if b, err := vfs.ReadFile(f.fs, f.file(trustFile)); err == nil && bytes.Equal(b, t.PEM()) {
 		return nil
 	}
-	return f.secrets().Write(f.file(trustFile), t.PEM())
+	return f.Secrets().Write(f.file(trustFile), t.PEM())
 }
 
 // DropAuthority makes the node stop being an issuer.
 func (f Dir) DropAuthority() error {
-	return errors.Join(f.secrets().Remove(f.file(authorityFile)), f.DropNext())
+	return errors.Join(f.Secrets().Remove(f.file(authorityFile)), f.DropNext())
 }
 
 // Load reads the directory. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError, those
@@ -293,7 +294,7 @@ func (f Dir) Load() (*Contents, error) {
 	if p := c.Credential.Peer(); p.Kind != pki.Node {
 		return nil, &pki.FileError{File: f.NodeFile(), Reason: "it is the credential of " + p.String() + ", not of a node"}
 	}
-	b, err := f.secrets().Read(f.file(gossipFile))
+	b, err := f.Secrets().Read(f.file(gossipFile))
 	if err != nil {
 		return nil, err
 	}

@@ -99,6 +99,10 @@ func (r *runner) seed(ctx context.Context, seed uint64) {
 	defer r.mu.Unlock()
 	r.summary.seeds++
 	for name, n := range result.Counts {
+		if strings.HasPrefix(name, "max ") {
+			r.summary.counts[name] = max(r.summary.counts[name], n)
+			continue
+		}
 		r.summary.counts[name] += n
 	}
 	if r.o.one {

@@ -71,6 +71,9 @@ func Collect() { runtime.GC() }
 // Counters returns how often the clock has jumped, and how often a goroutine of a process was run.
 func Counters() (jumps, switches uint64) { return counters() }
 
+// Goroutines returns the number of goroutines of a process.
+func Goroutines(process int) int { return goroutines(process) }
+
 // CollectIfGrown calls Collect if the program has allocated more than a number of bytes since.
 func CollectIfGrown(bytes uint64) {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}

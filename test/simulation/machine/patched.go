@@ -24,3 +24,6 @@ func nanotime() int64
 
 //go:linkname counters runtime.simCounters
 func counters() (jumps, switches uint64)
+
+//go:linkname goroutines runtime.simGoroutines
+func goroutines(process int) int

@@ -12,5 +12,6 @@ func setState(int, uint8)        { panic(unpatched) }
 func setClock(int, int64, int64) { panic(unpatched) }
 func nanotime() int64            { panic(unpatched) }
 func counters() (uint64, uint64) { panic(unpatched) }
+func goroutines(int) int         { panic(unpatched) }
 
 const unpatched = "simulation: this program was not built by test/simulation/simulate"

@@ -22,8 +22,8 @@
 //
 // # Invariants
 //
-//	SW1. A client records an operation before its call, and its outcome after its return. An operation of a client that was stopped has
+//	SL1. A client records an operation before its call, and its outcome after its return. An operation of a client that was stopped has
 //	     an unknown outcome.
-//	SW2. No two writes have the same value, no two times of a History are equal.
-//	SW3. The operations of a client follow from the plan, its number, and the results of its earlier operations.
+//	SL2. No two writes have the same value, no two times of a History are equal.
+//	SL3. The operations of a client follow from the plan, its number, and the results of its earlier operations.
 package workload

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,11 +21,7 @@ func (c *operator) useRights(all context.Context) {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	name := fmt.Sprintf("user-%d-%d", c.number, c.history.number())
-	credential, _, err := c.db.Users().Add(ctx, name, time.Hour)
-	if err != nil {
-		return
-	}
-	db, err := c.cluster.Open(ctx, c.number, credential)
+	db, err := c.openUser(ctx, name)
 	if err != nil {
 		return
 	}
@@ -36,8 +33,9 @@ func (c *operator) useRights(all context.Context) {
 	user.rows.tryRights(ctx, t, 2)
 	c.changeRight(all, t, grant, Grant, user)
 	user.rows.tryRights(ctx, t, 3)
+	revoke := c.r.IntN(2 * len(revocations))
 	for range 5 {
-		if c.changeRight(all, t, grant, Revoke, user).Outcome == OK || all.Err() != nil {
+		if c.revoke(all, t, grant, user, revoke).Outcome == OK || all.Err() != nil {
 			break
 		}
 	}
@@ -49,11 +47,56 @@ func (c *operator) useRights(all context.Context) {
 	}
 }
 
+// openUser creates a user and connects as it, with a certificate or an access token. The error is
+// that of a call; the operation is not recorded.
+func (c *operator) openUser(ctx context.Context, name string) (*client.Client, error) {
+	if c.r.IntN(2) == 0 {
+		credential, _, err := c.db.Users().Add(ctx, name, time.Hour)
+		if err != nil {
+			return nil, err
+		}
+		return c.cluster.Open(ctx, c.number, credential)
+	}
+	text, _, err := c.db.Users().AddToken(ctx, name, time.Hour, "")
+	if err != nil {
+		return nil, err
+	}
+	return c.cluster.OpenToken(ctx, c.number, text)
+}
+
+// revocations are the ways to take all rights from a user, besides the revocation of a grant.
+var revocations = []func(client.Users, context.Context, string) error{client.Users.Revoke, client.Users.Disable, client.Users.Remove}
+
+// revoke takes the user's rights: with how below the number of revocations, those of all tables.
+func (c *operator) revoke(all context.Context, t *TablePlan, g client.Grant, user *worker, how int) Op {
+	if how >= len(revocations) {
+		return c.changeRight(all, t, g, Revoke, user)
+	}
+	g.Rights = "read,write"
+	return c.change(all, t, g, Revoke, user, func(ctx context.Context) error {
+		err := revocations[how](c.db.Users(), ctx, g.Principal)
+		if errors.Is(err, client.ErrNoUser) { // removed by an attempt of unknown outcome
+			err = nil
+		}
+		return err
+	})
+}
+
 // fork returns a stream of random numbers that follows from the client's.
 func (c *operator) fork() *rand.Rand { return rand.New(rand.NewPCG(c.r.Uint64(), 7)) }
 
 // changeRight grants or revokes while the user makes operations.
 func (c *operator) changeRight(all context.Context, t *TablePlan, g client.Grant, kind Kind, user *worker) Op {
+	return c.change(all, t, g, kind, user, func(ctx context.Context) error {
+		if kind == Grant {
+			return c.db.Grants().Add(ctx, g)
+		}
+		return c.db.Grants().Revoke(ctx, g)
+	})
+}
+
+// change makes a change of rights while the user makes operations.
+func (c *operator) change(all context.Context, t *TablePlan, g client.Grant, kind Kind, user *worker, do func(context.Context) error) Op {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	trying, stop := context.WithCancel(ctx)
@@ -65,13 +108,7 @@ func (c *operator) changeRight(all context.Context, t *TablePlan, g client.Grant
 		}
 	})
 	op := c.begin(Op{Kind: kind, Table: t.Name, Right: &Right{g.Principal, g.Rights}})
-	var err error
-	if kind == Grant {
-		err = c.db.Grants().Add(ctx, g)
-	} else {
-		err = c.db.Grants().Revoke(ctx, g)
-	}
-	op = c.history.End(op, err)
+	op = c.history.End(op, do(ctx))
 	stop()
 	tries.Wait()
 	return op

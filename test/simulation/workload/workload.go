@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
 )
 
@@ -22,6 +23,8 @@ type Cluster interface {
 	// Open connects client n as the principal of a credential; nil means as an administrator. The
 	// number decides where the client is: calls with the same one come from the same machine.
 	Open(ctx context.Context, n int, as *pki.Credential) (*client.Client, error)
+	// OpenToken connects client n with an access token.
+	OpenToken(ctx context.Context, n int, as token.Token) (*client.Client, error)
 	// OpenLocks returns a client of the lock service for client n, with the rights of Open.
 	OpenLocks(n int) (*session.Client, error)
 	// Nodes returns the names of all nodes, in a fixed order.

@@ -2,20 +2,44 @@ package world
 
 import (
 	"context"
+	"net"
 	"slices"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+	"github.com/steledb/stele/test/simulation/simnet"
 )
 
 // cluster implements workload.Cluster.
 type cluster struct{ w *World }
 
+// config returns the configuration of a client on a host.
+func (c cluster) config(from *simnet.Host) client.Config {
+	return client.Config{Dial: from.Dial, Logger: c.w.trace.logger("clients")}
+}
+
+func (c cluster) open(ctx context.Context, n int, cfg client.Config) (*client.Client, error) {
+	return client.Open(ctx, c.w.hosts[n%len(c.w.hosts)].address(), cfg)
+}
+
+func (c cluster) from(n int) *simnet.Host { return c.w.clients[n%len(c.w.clients)] }
+
 // Open implements workload.Cluster.
-func (c cluster) Open(ctx context.Context, n int, _ *pki.Credential) (*client.Client, error) {
-	from := c.w.clients[n%len(c.w.clients)]
-	return client.Open(ctx, c.w.hosts[n%len(c.w.hosts)].address(), client.Config{Dial: from.Dial, Logger: c.w.trace.logger("clients")})
+func (c cluster) Open(ctx context.Context, n int, as *pki.Credential) (*client.Client, error) {
+	cfg := c.config(c.from(n))
+	if cfg.Credential = as; as == nil {
+		cfg.Credential = c.w.admin()
+	}
+	return c.open(ctx, n, cfg)
+}
+
+// OpenToken implements workload.Cluster.
+func (c cluster) OpenToken(ctx context.Context, n int, as token.Token) (*client.Client, error) {
+	cfg := c.config(c.from(n))
+	cfg.Token = as
+	return c.open(ctx, n, cfg)
 }
 
 // OpenLocks implements workload.Cluster.
@@ -24,7 +48,18 @@ func (c cluster) OpenLocks(n int) (*session.Client, error) {
 	for _, h := range c.w.hosts {
 		addrs = append(addrs, h.address())
 	}
-	return session.NewClient(session.Config{Locator: addrs, Dial: c.w.clients[n%len(c.w.clients)].Dial, Logger: c.w.trace.logger("clients")})
+	dial := c.from(n).Dial
+	if admin := c.w.admin(); admin != nil {
+		plain, endpoint := dial, pki.NewEndpoint(admin, pki.Options{})
+		dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := plain(ctx, addr)
+			if err != nil {
+				return nil, err
+			}
+			return endpoint.Over(ctx, "", conn)
+		}
+	}
+	return session.NewClient(session.Config{Locator: addrs, Dial: dial, Logger: c.w.trace.logger("clients")})
 }
 
 // Nodes implements workload.Cluster.
@@ -39,4 +74,12 @@ func (c cluster) Nodes() (names []string) {
 func (c cluster) Up(name string) bool {
 	i := slices.IndexFunc(c.w.hosts, func(h *host) bool { return h.name == name })
 	return i >= 0 && c.w.hosts[i].state == serving
+}
+
+// admin returns the credential of the administrator; nil in an open cluster.
+func (w *World) admin() *pki.Credential {
+	if w.secured == nil {
+		return nil
+	}
+	return w.secured.admin
 }

@@ -32,6 +32,7 @@ type host struct {
 	net  *simnet.Host
 	disk *simdisk.Disk
 	cfg  node.Config
+	hostMarks
 
 	process int // of the last start
 	state   hostState
@@ -44,16 +45,23 @@ type host struct {
 	drift int64
 }
 
-func (w *World) newHost(i int) *host {
+func (w *World) newHost() *host {
+	i := w.created
+	w.created++
 	h := &host{w: w, name: fmt.Sprintf("node-%d", i+1), net: w.net.Host(fmt.Sprintf("10.0.0.%d", i+1)), exited: make(chan int, 1)}
-	h.disk = simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, uint64(i)+1)), Events: w.diskEvent(h.name), Now: machine.Now,
-		Read: simdisk.SSD.Read, Sync: simdisk.SSD.Sync, Capacity: w.plan.diskBytes})
+	h.disk = h.newDisk(uint64(i) + 1)
 	h.cfg = node.Config{
 		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: node.MemoryMin,
 		Name: h.name, Zone: fmt.Sprintf("zone-%d", i%w.plan.zones), Expect: w.plan.nodes, ReserveBytes: w.plan.reserveBytes, ExtentBytes: w.plan.extentBytes,
 		Network: network{h.net}, Logger: w.trace.logger(h.name),
 	}
+	h.cfg.Waiting = func(what string) { h.waits = what }
 	return h
+}
+
+func (h *host) newDisk(stream uint64) *simdisk.Disk {
+	return simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(h.w.cfg.Seed, stream)), Events: h.w.diskEvent(h.name), Now: machine.Now,
+		Read: simdisk.SSD.Read, Sync: simdisk.SSD.Sync, Capacity: h.w.plan.diskBytes})
 }
 
 func (h *host) address() string { return h.net.IP() + ":7106" }
@@ -81,20 +89,21 @@ func (h *host) start() {
 	fs := h.disk.FS()
 	h.w.processes++
 	process := h.w.processes
-	h.process, h.state, h.node, h.frozen = process, starting, nil, false
+	h.process, h.state, h.node, h.frozen, h.waits = process, starting, nil, false, "its process"
 	cfg := h.cfg
 	cfg.FS, cfg.OpenRaftLog = fs, func(file string) (storage.Backend, error) { return simdisk.OpenRaftLog(fs, file) }
 	h.w.trace.addf(h.name, "starts as process %d", process)
 	machine.Start(process, func() {
 		n, err := node.Start(context.Background(), cfg)
 		if err == nil {
-			h.node, h.state = n, serving
+			h.node, h.state, h.id = n, serving, n.ID()
 			<-n.Done()
 			if err = n.Err(); err == nil {
 				return // by stop
 			}
 		}
 		h.w.trace.addf(h.name, "exits: %v", err)
+		h.judgeExit(process, err)
 		h.exited <- process
 	})
 	h.setClock()
@@ -116,7 +125,7 @@ func (h *host) kill(power bool) {
 
 // up starts the process again, if the host is down.
 func (h *host) up() {
-	if h.state == down {
+	if h.state == down && !h.gone {
 		h.net.Up()
 		h.start()
 	}
@@ -152,7 +161,7 @@ func (h *host) supervise(done <-chan struct{}) {
 	for {
 		select {
 		case process := <-h.exited:
-			if process != h.process || h.state == down {
+			if process != h.process || h.state == down || h.gone {
 				continue
 			}
 			h.kill(false)

@@ -16,7 +16,7 @@ func (w *World) nemesis(d time.Duration) {
 	}
 	for time.Now().Before(end) {
 		w.sleep(0, 2*w.plan.pause)
-		if len(w.plan.faults) == 0 {
+		if len(w.plan.faults) == 0 || w.quiet {
 			continue
 		}
 		select {
@@ -80,18 +80,23 @@ func (w *World) inflict(f fault, limit time.Duration) {
 	case slowLink:
 		w.slow(h, limit)
 	case diskStall:
+		h.troubled()
 		h.disk.Stall(min(limit, w.between(time.Second, time.Minute)), w.r.IntN(2) == 0)
 	case diskFull:
+		h.troubled()
 		h.disk.SetCapacity(h.disk.Used() + w.r.Int64N(4<<20))
 		w.hold(limit, time.Second, time.Minute)
 		h.disk.SetCapacity(w.plan.diskBytes)
 	case diskError:
-		bad := w.hosts[w.plan.badDisk]
+		bad := w.bad
+		bad.troubled()
 		bad.disk.SetFaults(simdisk.Faults{Read: 0.01, Write: 0.01, Sync: 0.01})
 		w.hold(limit, 100*time.Millisecond, 10*time.Second)
 		bad.disk.SetFaults(simdisk.Faults{})
-	case diskRot:
-		w.hosts[w.plan.badDisk].disk.Corrupt(func(name string) bool { return w.rots(name) })
+	case diskCorruption:
+		bad := w.bad
+		bad.corrupted = true
+		bad.disk.Corrupt(func(name string) bool { return w.rots(name) })
 	case clockStep:
 		h.wall = w.between(-time.Hour, time.Hour)
 		h.setClockIfUp()
@@ -105,6 +110,8 @@ func (w *World) inflict(f fault, limit time.Duration) {
 		}
 		w.hold(limit, 0, 10*time.Second)
 		h.up()
+	default:
+		w.operators().operate(f, limit)
 	}
 }
 
@@ -220,8 +227,6 @@ func (w *World) heal() {
 		h.setClockIfUp()
 		h.thaw()
 		h.up()
+		h.sound()
 	}
 }
-
-// awaitService waits until the cluster serves everything, which it must within healMax.
-func (w *World) awaitService(time.Time) { time.Sleep(healMax) }

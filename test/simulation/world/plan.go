@@ -2,6 +2,7 @@ package world
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -10,24 +11,29 @@ type fault string
 
 // The faults.
 const (
-	crash       fault = "crash"       // kill -9 of one process
-	powerLoss   fault = "power-loss"  // of one host: what was not synced may be lost
-	wholeCrash  fault = "whole-crash" // of all processes
-	wholePower  fault = "whole-power" // of all hosts
-	freeze      fault = "freeze"      // a process does nothing for 1 to 60 s
-	cutOne      fault = "cut-one"     // one direction between two hosts
-	cutPair     fault = "cut-pair"    // both
-	isolate     fault = "isolate"     // one host
-	partition   fault = "partition"   // the hosts in two parts
-	slowLink    fault = "slow-link"   // delays, losses, duplicates
-	diskStall   fault = "disk-stall"  // all operations, or syncs only
-	diskFull    fault = "disk-full"   // and gets space back
-	diskError   fault = "disk-error"  // EIO
-	diskRot     fault = "disk-rot"    // stored sectors change
-	clockStep   fault = "clock-step"  // of the wall clock, up to an hour
-	clockDrift  fault = "clock-drift" // 5 %
-	restart     fault = "restart"     // an orderly stop, and a start
-	reconfigure fault = "reconfigure" // the same, with other settings
+	crash          fault = "crash"       // kill -9 of one process
+	powerLoss      fault = "power-loss"  // of one host: what was not synced may be lost
+	wholeCrash     fault = "whole-crash" // of all processes
+	wholePower     fault = "whole-power" // of all hosts
+	freeze         fault = "freeze"      // a process does nothing for 1 to 60 s
+	cutOne         fault = "cut-one"     // one direction between two hosts
+	cutPair        fault = "cut-pair"    // both
+	isolate        fault = "isolate"     // one host
+	partition      fault = "partition"   // the hosts in two parts
+	slowLink       fault = "slow-link"   // delays, losses, duplicates
+	diskStall      fault = "disk-stall"  // all operations, or syncs only
+	diskFull       fault = "disk-full"   // and gets space back
+	diskError      fault = "disk-error"  // EIO
+	diskCorruption fault = "disk-rot"    // stored sectors change
+	clockStep      fault = "clock-step"  // of the wall clock, up to an hour
+	clockDrift     fault = "clock-drift" // 5 %
+	restart        fault = "restart"     // an orderly stop, and a start
+	reconfigure    fault = "reconfigure" // the same, with other settings
+	addNode        fault = "add-node"    // a host with an empty disk joins
+	drainNode      fault = "drain-node"  // and restart it
+	retireNode     fault = "retire-node" // drain, stop and remove it for good
+	loseNode       fault = "lose-node"   // for good; it is removed
+	loseDisk       fault = "lose-disk"   // for good; the host joins as a new node
 )
 
 // faults lists for each fault how often it is on, of 100 plans, and its weight.
@@ -38,8 +44,9 @@ var faults = []struct {
 }{
 	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 25, 2}, {freeze, 50, 12},
 	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {slowLink, 40, 10},
-	{diskStall, 40, 8}, {diskFull, 40, 8}, {diskError, 25, 4}, {diskRot, 25, 6},
+	{diskStall, 40, 8}, {diskFull, 40, 8}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
+	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 20, 4}, {loseNode, 20, 4}, {loseDisk, 25, 4},
 }
 
 // plan is what happens to a world. It follows from its seed.
@@ -52,9 +59,12 @@ type plan struct {
 	extentBytes             int64
 	zones                   int
 	diskBytes, reserveBytes int64
-	// badDisk is the only host whose disk returns errors and rots: what all replicas have lost
+	// badDisk is the only host whose disk returns errors and corrupts sectors: what all replicas have lost
 	// cannot be had back.
 	badDisk int
+	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
+	// replicas are waited for and checked.
+	recovery, settled bool
 }
 
 func newPlan(seed uint64) plan {
@@ -70,5 +80,15 @@ func newPlan(seed uint64) plan {
 			}
 		}
 	}
+	p.keepReplicas()
+	p.recovery, p.settled = r.IntN(6) == 0, r.IntN(4) == 0
 	return p
+}
+
+// keepReplicas removes the faults of sectors from a plan that loses disks: what is corrupt on one
+// disk and lost with another may have been on both only.
+func (p *plan) keepReplicas() {
+	if slices.Contains(p.faults, loseNode) || slices.Contains(p.faults, loseDisk) {
+		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f == diskError || f == diskCorruption })
+	}
 }

@@ -41,12 +41,19 @@ type World struct {
 	plan      plan
 	trace     *trace
 	net       *simnet.Network
-	hosts     []*host
+	hosts     []*host // those of the cluster
+	bad       *host   // whose disk may return errors and corrupt sectors
 	clients   []*simnet.Host
 	processes int
 	counts    map[string]int64
 	r         *rand.Rand
 	failed    string
+	secured   *secured // nil in an open cluster
+	created   int      // hosts
+	done      chan struct{}
+	operating bool // an operator changes the members of the cluster
+	quiet     bool // no fault begins, for the sake of an operator
+	sampled   int  // number of the last sample of served tablets
 }
 
 // Run runs a seed. A program can run one.
@@ -98,12 +105,13 @@ const (
 // run runs the phases: found a cluster, faults beside clients, heal, judge.
 func (w *World) run() {
 	w.build()
-	done := make(chan struct{})
-	defer close(done)
+	w.done = make(chan struct{})
+	defer close(w.done)
+	done := w.done
 	go w.collect(done)
-	for _, h := range w.hosts {
-		h.start()
-		go h.supervise(done)
+	if !w.found(done) {
+		w.fail("SW1 service: the first nodes do not start within %v", foundingMax)
+		return
 	}
 	load := workload.New(cluster{w}, workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients))
 	ctx := context.Background()
@@ -119,11 +127,18 @@ func (w *World) run() {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{}, 1)
 	w.inClients(func() { load.Run(running); ended <- struct{}{} })
+	go w.inspector().watchServed(done)
+	watching, unwatch := context.WithCancel(ctx)
+	w.inClients(func() { w.inspector().watchMetadata(watching, load) })
+	before := w.inspector().goroutines()
 	w.nemesis(w.cfg.Faults)
 	w.heal()
 	healed := time.Now()
 	w.trace.addf("world", "healed")
-	w.awaitService(healed)
+	w.inspector().awaitService(healed)
+	w.operators().awaitOperators()
+	w.inspector().judgeGoroutines(before)
+	unwatch()
 	stop()
 	select {
 	case <-ended:
@@ -131,21 +146,25 @@ func (w *World) run() {
 		w.fail("clients do not end %v after they were told to", finalMax)
 		return
 	}
+	w.operators().recoverLocks()
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
 		w.lastErrors(load)
 		w.fail("the last reads do not end within %v after all faults", finalMax)
 		return
 	}
+	w.inspector().judgeTablets(load)
+	w.inspector().judgeBlocks()
 	w.judge(load)
 }
 
 func (w *World) build() {
 	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: machine.Now})
 	var join []string
-	for i := range w.plan.nodes {
-		w.hosts = append(w.hosts, w.newHost(i))
-		join = append(join, w.hosts[i].address())
+	for range w.plan.nodes {
+		h := w.newHost()
+		w.hosts, join = append(w.hosts, h), append(join, h.address())
 	}
+	w.bad = w.hosts[w.plan.badDisk]
 	for _, h := range w.hosts {
 		h.cfg.Join = join
 	}

@@ -1,0 +1,176 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// familiesOf returns the families of a row's cells.
+func (e *schemaEnv) familiesOf(ctx context.Context, row string) (all []string, err error) {
+	err = e.ReadRow(ctx, testTable, []byte(row), nil, func(_ []byte, cells []table.Cell) error {
+		for _, c := range cells {
+			all = append(all, c.Family)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// stalledWrite starts a write, and returns when it is pending in the commit log, which makes no
+// progress until goOn is called.
+func (e *schemaEnv) stalledWrite(write func() error) (written <-chan error, goOn func()) {
+	stalled, done := make(chan struct{}), make(chan error, 1)
+	e.blobs.stalled.Store(&stalled)
+	go func() { done <- write() }()
+	for e.commitLog.commits.AppendAge() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return done, func() { close(stalled) }
+}
+
+// TestSchemaChangeBesideWrite (T12): a family is dropped while a write is pending in the commit log.
+// The write takes effect before the drop, so every read that begins after the drop sees the rest of it.
+func TestSchemaChangeBesideWrite(t *testing.T) {
+	inG, err := table.Compile(table.FamilyRegex("g"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := []byte("r")
+	for how, write := range map[string]func(e *schemaEnv) error{
+		"mutation of both families": func(e *schemaEnv) error { _, err := applySync(e.Server, "r", setIn("f"), setIn("g")); return err },
+		"condition on the family": func(e *schemaEnv) error {
+			matched, err := e.CheckAndMutate(t.Context(), testTable, row, inG, []table.Mutation{setIn("f")}, nil)
+			if err == nil && !matched {
+				return errors.New("no match")
+			}
+			return err
+		},
+		"increment": func(e *schemaEnv) error {
+			_, err := e.ReadModifyWrite(t.Context(), testTable, row, []table.Rule{
+				{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("n"), Amount: 1},
+				{Op: table.RuleAppend, Family: "g", Qualifier: []byte("n"), Value: []byte("v")},
+			})
+			return err
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			e := newSchemaEnv(t, "f:", "g:")
+			if _, err := applySync(e.Server, "r", setIn("g")); err != nil {
+				t.Fatal(err)
+			}
+			written, goOn := e.stalledWrite(func() error { return write(e) })
+			e.change(e.schema)
+			if all, err := e.familiesOf(t.Context(), "r"); err != nil || !slices.Equal(all, []string{"g"}) {
+				t.Errorf("a read after the schema was read again, unchanged: families %q, %v", all, err)
+			}
+			e.change(e.without(t, "g"))
+			for what, read := range map[string]func(ctx context.Context) error{
+				"read": func(ctx context.Context) error { _, err := e.familiesOf(ctx, "r"); return err },
+				"rows": func(ctx context.Context) error {
+					_, err := e.For(nil).ReadRows(ctx, testTable, [][]byte{row}, nil, func(int, []byte, []table.Cell) error { return nil })
+					return err
+				},
+				"scan": func(ctx context.Context) error {
+					_, err := e.Scan(ctx, testTable, Range{}, nil, func([]byte, []table.Cell) error { return nil })
+					return err
+				},
+				"check": func(ctx context.Context) error {
+					_, err := e.CheckAndMutate(ctx, testTable, []byte("another row"), inG, nil, nil)
+					return err
+				},
+				"renewal": e.RenewSchemas,
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				if err := read(ctx); !errors.Is(err, api.ErrUnavailable) || !strings.Contains(err.Error(), "pending") {
+					t.Errorf("%s after the drop, before the write is durable: %v", what, err)
+				}
+				cancel()
+			}
+			goOn()
+			if all, err := e.familiesOf(t.Context(), "r"); err != nil || !slices.Equal(all, []string{"f"}) {
+				t.Errorf("a read after the drop finds families %q, %v; want that of the write", all, err)
+			}
+			if err := <-written; err != nil {
+				t.Errorf("a write that took effect before the drop: %v", err)
+			}
+			if _, err := applySync(e.Server, "r", setIn("f"), setIn("g")); !errors.Is(err, table.ErrNoFamily) {
+				t.Errorf("a write after the drop: %v", err)
+			}
+		})
+	}
+}
+
+// TestDropBesideWrite: a server stops serving a dropped table although a write is pending.
+func TestDropBesideWrite(t *testing.T) {
+	e := newSchemaEnv(t, "f:")
+	written, goOn := e.stalledWrite(func() error { _, err := applySync(e.Server, "r", setIn("f")); return err })
+	e.change(nil)
+	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Served().Loaded()) != 0 {
+		t.Errorf("a dropped table is served: %v, %v", e.Served().Loaded(), err)
+	}
+	goOn()
+	if err := <-written; !errors.Is(err, api.ErrNotServing) {
+		t.Errorf("a write that became durable after its table was dropped: %v", err)
+	}
+}
+
+// changing is an Access that changes the schema once, after it has checked a mutation.
+type changing struct {
+	script
+	change func()
+}
+
+func (c *changing) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
+	rm, err := c.script.Write(sc, rm)
+	if c.change != nil {
+		c.change()
+		c.change = nil
+	}
+	return rm, err
+}
+
+// TestSchemaChangesBeforeCommit (T12): a write whose schema changes after it was checked, and before
+// it is in the log, starts over. Nothing of it is written if the new schema rejects it.
+func TestSchemaChangesBeforeCommit(t *testing.T) {
+	both := []table.Mutation{setIn("f"), setIn("g")}
+	rm := &table.RowMutation{Row: []byte("r"), Mutations: both}
+	for how, write := range map[string]func(as For) error{
+		"apply": func(as For) error {
+			done := make(chan error, 1)
+			as.Apply(testTable, rm, func(_ int64, err error) { done <- err })
+			return <-done
+		},
+		"apply now": func(as For) error {
+			done := make(chan error, 1)
+			if !as.ApplyNow(testTable, rm, func(_ int64, err error) { done <- err }) {
+				return table.ErrNoFamily // the caller calls Apply then
+			}
+			return <-done
+		},
+		"check": func(as For) error {
+			_, err := as.CheckAndMutate(t.Context(), testTable, []byte("r"), nil, nil, both)
+			return err
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			e := newSchemaEnv(t, "f:", "g:")
+			a := &changing{change: func() { e.change(e.without(t, "g")) }}
+			if err := write(e.For(a)); !errors.Is(err, table.ErrNoFamily) || a.change != nil {
+				t.Errorf("%v; want that a family is missing", err)
+			}
+			if n, err := e.rowCells(t, "r"); n != 0 || err != nil {
+				t.Errorf("a rejected write is there: %d cells, %v", n, err)
+			}
+			if used := e.writeMemory.Charged(); used != 0 {
+				t.Errorf("%d bytes of writes are still charged", used)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client"
+)
+
+// redundancyMax bounds the time until everything has all replicas again, without faults: the repairer
+// waits 30 s for a node that is gone, scans each minute, and retries a copy after at most 5 minutes.
+const redundancyMax = 10 * time.Minute
+
+// judgeBlocks waits until everything has all replicas, and then reads them all (SW4). It is done for
+// some plans, since it takes long.
+func (w inspector) judgeBlocks() {
+	if !w.plan.settled || w.failed != "" {
+		return
+	}
+	began := time.Now()
+	var why error
+	if !w.operators().await(began.Add(redundancyMax), func(ctx context.Context, c *client.Client) error {
+		why = w.operators().redundant(ctx, c)
+		return why
+	}) {
+		w.fail("SW4 replicas: not all are there %v after all faults: %v", redundancyMax, why)
+		return
+	}
+	w.most("ms until all replicas", time.Since(began).Milliseconds())
+	var bad []string
+	err := w.ask(time.Now().Add(redundancyMax), func(ctx context.Context, c *client.Client) (err error) {
+		bad, err = fsck(ctx, c)
+		return err
+	})
+	if err != nil {
+		w.fail("SW4 replicas: the block store cannot be checked: %v", err)
+	}
+	if len(bad) > 0 && !w.corrupts() {
+		w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
+	}
+	w.count("checks of the block store")
+}
+
+// corrupts reports whether the plan corrupts sectors, which repair finds by and by.
+func (w inspector) corrupts() bool {
+	return slices.Contains(w.plan.faults, diskCorruption) || slices.Contains(w.plan.faults, diskError)
+}
+
+// fsck reads all replicas and returns what is wrong.
+func fsck(ctx context.Context, c *client.Client) (bad []string, err error) {
+	after := ""
+	for {
+		step, err := c.BlockStore().Fsck(ctx, after, true)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range step.Findings {
+			bad = append(bad, fmt.Sprintf("%+v", f))
+		}
+		if len(step.Silent) > 0 {
+			return nil, fmt.Errorf("%v are silent", step.Silent)
+		}
+		if after = step.Next; after == "" {
+			return bad, nil
+		}
+	}
+}

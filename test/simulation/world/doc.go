@@ -1,0 +1,52 @@
+// Package world is a simulated cluster: real nodes on simulated hosts, real clients, a nemesis that makes faults, operators that
+// change the members, and judges. [Run] runs one seed in the program, which must have been built for package machine. Everything
+// follows from the seed: the plan, each fault, each operation of a client, and the order of goroutines.
+//
+// # Nouns
+//
+//   - A host is a machine with an address, a disk and a clock, and at most one process at a time, a node. A host that is gone has
+//     left the cluster for good.
+//   - A plan selects which faults may happen, how often and how many at a time. Each fault is on in a part of the plans.
+//   - The kernel is process 0, in which all goroutines of this package run, except those of clients (process 1). Only the kernel
+//     starts, stops and kills processes.
+//   - An operator is a goroutine of the kernel that changes the members of the cluster as docs/operating.md describes.
+//   - A trace is the history: a hash of all events, and the last of them as text.
+//
+// # Phases of a run
+//
+//	found     the nodes form a cluster, with certificates in some plans, and clients create tables
+//	faults    the nemesis and operators work beside clients
+//	heal      all faults end; the time until everything is served is measured and bounded
+//	recovery  in some plans: clients stop, all nodes stop, and the lock service is recovered from a minority of its voters
+//	end       all data is read; METADATA, replicas and the history are judged
+//
+// # Faults
+//
+// A fault is limited to what the cluster promises to survive. Only one disk of a world returns errors or corrupts sectors. Operators
+// lose a disk for good only when all extents and commit logs have all replicas and all voters are alive, and not in plans with
+// corruption. A recovery of the lock service may lose what the remaining voters did not get; here they get everything first, so that
+// nothing that was acknowledged may be lost.
+//
+// # Goroutines
+//
+//	goroutine            started by     ends with            does
+//	supervise            begin          the run              restarts a process that has ended by itself
+//	one fault            nemesis        the fault            makes a fault and ends it
+//	watchServed          run            the run              samples which node serves which tablet (SW2)
+//	watchMetadata        run            the healed phase     reads METADATA again and again (SW3)
+//	collect              run            the run              frees memory
+//
+// # Invariants
+//
+// Their prefix is SW. Those of histories are in package judge (SJ).
+//
+//	SW1. Service: within healMax after all faults have ended all nodes serve, the lock service takes changes, all rows of all tables
+//	     can be read, and each tablet takes writes. A change of the members that an operator has begun can be finished within
+//	     operatorDone.
+//	SW2. One server: at no instant do two nodes serve a row, each with a lease that is valid by its own clock.
+//	SW3. METADATA: at each time the tablets of each table that exists cover the key space once. In the end servers serve exactly these.
+//	SW4. Replicas: in the end all extents and logs have all replicas within redundancyMax, and all of them can be read.
+//	SW5. Exits: a process ends by itself only after a fault of its disk, or when its node was removed.
+//	SW6. Bounds: a healed node has about as many goroutines as one before the faults.
+//	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
+package world

@@ -1,0 +1,34 @@
+package world
+
+// hostMarks is what judges know about a host.
+type hostMarks struct {
+	id    string // of the last node that served
+	gone  bool   // removed from the cluster for good
+	waits string // what the start of the node waits for
+	// trouble is set from a fault of the disk until faults end; troubledBy is the process that ran
+	// then.
+	trouble    bool
+	troubledBy int
+	corrupted  bool // stored sectors have changed
+	replaced   int  // disks
+}
+
+// troubled records a fault of the host's disk.
+func (h *host) troubled() { h.trouble = true }
+
+// sound records that the disk has no fault any more. The process that runs may still end due to one.
+func (h *host) sound() {
+	if h.trouble {
+		h.trouble, h.troubledBy = false, h.process
+	}
+}
+
+// judgeExit judges the end of a process that was not stopped: it needs a fault of the disk, or a
+// removal (SW5).
+func (h *host) judgeExit(process int, err error) {
+	if h.gone || h.trouble || h.corrupted || process == h.troubledBy {
+		h.w.count("exits with a cause")
+		return
+	}
+	h.w.fail("SW5 exits: %s, process %d, ended by itself: %v", h.name, process, err)
+}
