@@ -23,17 +23,22 @@ type event struct {
 	line func() string // or how to format it, if it is printed
 }
 
-// A trace is the history of a world: a hash of all events, and the last of them as text.
+// A trace is the history of a world: a hash of all events, those that are text, and the last of the
+// others, which are messages and disk operations.
 type trace struct {
 	hash   uint64
 	events int64
-	ring   []event
+	lines  []event
+	ring   [40]event
 	next   int
 	log    *bufio.Writer // all events, if not nil
 }
 
-func newTrace(keep int, log io.Writer) *trace {
-	t := &trace{ring: make([]event, keep)}
+// linesMax bounds the lines that are kept.
+const linesMax = 100_000
+
+func newTrace(log io.Writer) *trace {
+	t := &trace{}
 	if log != nil {
 		t.log = bufio.NewWriterSize(log, 1<<20)
 	}
@@ -68,6 +73,12 @@ func (t *trace) put(e event) {
 	if t.log != nil {
 		fmt.Fprintln(t.log, e)
 	}
+	if e.line == nil {
+		if len(t.lines) < linesMax {
+			t.lines = append(t.lines, e)
+		}
+		return
+	}
 	t.ring[t.next] = e
 	t.next = (t.next + 1) % len(t.ring)
 }
@@ -81,15 +92,25 @@ func (e event) String() string {
 	return fmt.Sprintf("%12.6f  %-9s %s", e.at.Seconds(), e.host, text)
 }
 
-// print writes the last events.
-func (t *trace) print(w io.Writer) {
+// print writes about n lines around a time, mostly before it, and, if that is now, the last messages and
+// disk operations.
+func (t *trace) print(w io.Writer, at time.Duration, n int) {
+	end := len(t.lines)
+	for end > 0 && t.lines[end-1].at > at {
+		end--
+	}
+	last := min(end+n/4, len(t.lines))
+	for _, e := range t.lines[max(0, last-n):last] {
+		fmt.Fprintln(w, e)
+	}
+	if last < len(t.lines) {
+		return
+	}
+	fmt.Fprintln(w, "the last messages and disk operations:")
 	for i := range t.ring {
-		if e := t.ring[(t.next+i)%len(t.ring)]; e.line != nil || e.text != "" {
+		if e := t.ring[(t.next+i)%len(t.ring)]; e.line != nil {
 			fmt.Fprintln(w, e)
 		}
-	}
-	if t.log != nil {
-		_ = t.log.Flush()
 	}
 }
 

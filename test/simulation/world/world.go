@@ -20,7 +20,7 @@ type Config struct {
 	Seed   uint64
 	Faults time.Duration // how long there are faults, in virtual time
 	Quiet  bool          // neither clients nor faults, to measure what nodes do by themselves
-	Events int           // the number of last events to print
+	Events int           // how many lines to print around a violation
 	Log    string        // the file for all events; empty for none
 	Text   io.Writer     // for people
 }
@@ -48,8 +48,10 @@ type World struct {
 	counts    map[string]int64
 	r         *rand.Rand
 	failed    string
-	secured   *secured // nil in an open cluster
-	created   int      // hosts
+	failedAt  time.Duration
+	opened    time.Duration // when the history of the clients began
+	secured   *secured      // nil in an open cluster
+	created   int           // hosts
 	done      chan struct{}
 	operating bool // an operator changes the members of the cluster
 	quiet     bool // no fault begins, for the sake of an operator
@@ -68,11 +70,12 @@ func Run(cfg Config) Result {
 		}
 		log = f
 	}
-	w.trace = newTrace(max(cfg.Events, 1), log)
+	w.trace = newTrace(log)
 	w.run()
 	if w.failed != "" {
-		w.trace.print(cfg.Text)
-	} else if w.trace.log != nil {
+		w.trace.print(cfg.Text, w.failedAt, cfg.Events)
+	}
+	if w.trace.log != nil {
 		_ = w.trace.log.Flush()
 	}
 	w.counts["jumps"], w.counts["switches"] = counters()
@@ -88,9 +91,12 @@ func counters() (int64, int64) {
 func (w *World) count(name string) { w.counts[name]++ }
 
 // fail records the first violation.
-func (w *World) fail(format string, args ...any) {
+func (w *World) fail(format string, args ...any) { w.failAt(machine.Now(), format, args...) }
+
+// failAt is fail for a violation that is found later than it happened.
+func (w *World) failAt(at time.Duration, format string, args ...any) {
 	if w.failed == "" {
-		w.failed = fmt.Sprintf(format, args...)
+		w.failed, w.failedAt = fmt.Sprintf(format, args...), at
 		w.trace.addf("world", "VIOLATION %s", w.failed)
 	}
 }
@@ -114,6 +120,7 @@ func (w *World) run() {
 		return
 	}
 	load := workload.New(cluster{w}, workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients))
+	w.opened = machine.Now()
 	ctx := context.Background()
 	if !w.clientsDo(foundingMax, func() error { return load.Setup(ctx) }) {
 		w.fail("the cluster does not serve %v after its start", foundingMax)
@@ -260,6 +267,6 @@ func (w *World) judge(load *workload.Workload) {
 	w.counts["undecided"] += int64(len(report.Undecided))
 	for _, v := range report.Violations {
 		fmt.Fprintln(w.cfg.Text, v)
-		w.fail("%s: %s", v.Invariant, v.Text)
+		w.failAt(w.opened+time.Duration(v.Time), "%s: %s", v.Invariant, v.Text)
 	}
 }
