@@ -29,18 +29,30 @@ func (w inspector) judgeBlocks() {
 		return
 	}
 	w.most("ms until all replicas", time.Since(began).Milliseconds())
-	var bad []string
-	err := w.ask(time.Now().Add(redundancyMax), func(ctx context.Context, c *client.Client) (err error) {
-		bad, err = fsck(ctx, c)
-		return err
-	})
-	if err != nil {
-		w.fail("SW4 replicas: the block store cannot be checked: %v", err)
-	}
-	if len(bad) > 0 && !w.corrupts() {
-		w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
-	}
+	w.readReplicas(began.Add(2 * redundancyMax))
 	w.count("checks of the block store")
+}
+
+// readReplicas reads all replicas, until nothing is wrong: the extents of a commit log that was interrupted are completed later.
+func (w inspector) readReplicas(end time.Time) {
+	for {
+		var bad []string
+		err := w.ask(end, func(ctx context.Context, c *client.Client) (err error) {
+			bad, err = fsck(ctx, c)
+			return err
+		})
+		switch {
+		case err != nil:
+			w.fail("SW4 replicas: the block store cannot be checked: %v", err)
+			return
+		case len(bad) == 0 || w.corrupts():
+			return
+		case time.Now().After(end):
+			w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
+			return
+		}
+		time.Sleep(10 * time.Second)
+	}
 }
 
 // corrupts reports whether the plan corrupts sectors, which repair finds by and by.
