@@ -38,7 +38,7 @@ func (w inspector) readReplicas(end time.Time) {
 	for {
 		var bad []string
 		err := w.ask(end, func(ctx context.Context, c *client.Client) (err error) {
-			bad, err = fsck(ctx, c)
+			bad, err = fsck(ctx, c, true)
 			return err
 		})
 		switch {
@@ -60,11 +60,11 @@ func (w inspector) corrupts() bool {
 	return slices.Contains(w.plan.faults, diskCorruption) || slices.Contains(w.plan.faults, diskError)
 }
 
-// fsck reads all replicas and returns what is wrong.
-func fsck(ctx context.Context, c *client.Client) (bad []string, err error) {
+// fsck checks all replicas and returns what is wrong. With deep, it reads them.
+func fsck(ctx context.Context, c *client.Client, deep bool) (bad []string, err error) {
 	after := ""
 	for {
-		step, err := c.BlockStore().Fsck(ctx, after, true)
+		step, err := c.BlockStore().Fsck(ctx, after, deep)
 		if err != nil {
 			return nil, err
 		}
