@@ -29,18 +29,30 @@ func (w inspector) judgeBlocks() {
 		return
 	}
 	w.most("ms until all replicas", time.Since(began).Milliseconds())
-	var bad []string
-	err := w.ask(time.Now().Add(redundancyMax), func(ctx context.Context, c *client.Client) (err error) {
-		bad, err = fsck(ctx, c)
-		return err
-	})
-	if err != nil {
-		w.fail("SW4 replicas: the block store cannot be checked: %v", err)
-	}
-	if len(bad) > 0 && !w.corrupts() {
-		w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
-	}
+	w.readReplicas(began.Add(2 * redundancyMax))
 	w.count("checks of the block store")
+}
+
+// readReplicas reads all replicas, until nothing is wrong: the extents of a commit log that was interrupted are completed later.
+func (w inspector) readReplicas(end time.Time) {
+	for {
+		var bad []string
+		err := w.ask(end, func(ctx context.Context, c *client.Client) (err error) {
+			bad, err = fsck(ctx, c, true)
+			return err
+		})
+		switch {
+		case err != nil:
+			w.fail("SW4 replicas: the block store cannot be checked: %v", err)
+			return
+		case len(bad) == 0 || w.corrupts():
+			return
+		case time.Now().After(end):
+			w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
+			return
+		}
+		time.Sleep(10 * time.Second)
+	}
 }
 
 // corrupts reports whether the plan corrupts sectors, which repair finds by and by.
@@ -48,11 +60,11 @@ func (w inspector) corrupts() bool {
 	return slices.Contains(w.plan.faults, diskCorruption) || slices.Contains(w.plan.faults, diskError)
 }
 
-// fsck reads all replicas and returns what is wrong.
-func fsck(ctx context.Context, c *client.Client) (bad []string, err error) {
+// fsck checks all replicas and returns what is wrong. With deep, it reads them.
+func fsck(ctx context.Context, c *client.Client, deep bool) (bad []string, err error) {
 	after := ""
 	for {
-		step, err := c.BlockStore().Fsck(ctx, after, true)
+		step, err := c.BlockStore().Fsck(ctx, after, deep)
 		if err != nil {
 			return nil, err
 		}

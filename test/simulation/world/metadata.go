@@ -41,7 +41,8 @@ func (w inspector) watchMetadata(ctx context.Context, load *workload.Workload) {
 }
 
 // readTwice returns the rows of METADATA of tables that exist, and their schemas, if two reads agree.
-// The rows of a table that is created or dropped meanwhile are left out: they are written one by one.
+// The rows of a table that is created or dropped meanwhile are left out: they are written one by one. The row of its last tablet
+// completes a table.
 func (w inspector) readTwice(ctx context.Context, c *client.Client) ([]*table.Row, []*table.Schema) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
@@ -61,17 +62,19 @@ func (w inspector) readTwice(ctx context.Context, c *client.Client) ([]*table.Ro
 	if err != nil {
 		return nil, nil
 	}
-	var both []*table.Schema
-	known := map[uint64]bool{metadata.TableID: true}
-	for _, s := range after {
-		if slices.ContainsFunc(before, func(o *table.Schema) bool { return o.ID == s.ID }) {
-			both, known[s.ID] = append(both, s), true
+	for _, r := range second {
+		if id, end, err := metadata.ParseKey(r.Key); err == nil && len(end) == 0 {
+			w.complete[id] = true
 		}
 	}
+	existed := func(s *table.Schema) bool {
+		return w.complete[s.ID] && slices.ContainsFunc(before, func(o *table.Schema) bool { return o.ID == s.ID })
+	}
+	tables := slices.DeleteFunc(after, func(s *table.Schema) bool { return !existed(s) })
 	return slices.DeleteFunc(second, func(r *table.Row) bool {
 		id, _, err := metadata.ParseKey(r.Key)
-		return err == nil && !known[id]
-	}), both
+		return err == nil && id != metadata.TableID && !slices.ContainsFunc(tables, func(s *table.Schema) bool { return s.ID == id })
+	}), tables
 }
 
 // fingerprint returns a text that is different for different rows.

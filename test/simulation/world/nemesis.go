@@ -138,10 +138,10 @@ func (w *World) wholeCluster(power bool, limit time.Duration) {
 	}
 }
 
-// cut cuts links for a time.
+// cut stops links for a time.
 func (w *World) cut(f fault, h, o *host, limit time.Duration) {
-	var cuts [][2]*simnet.Host
-	add := func(a, b *simnet.Host) { cuts = append(cuts, [2]*simnet.Host{a, b}) }
+	var links [][2]*simnet.Host
+	add := func(a, b *simnet.Host) { links = append(links, [2]*simnet.Host{a, b}) }
 	switch f {
 	case cutOne:
 		add(h.net, o.net)
@@ -165,13 +165,13 @@ func (w *World) cut(f fault, h, o *host, limit time.Duration) {
 			}
 		}
 	}
-	for _, c := range cuts {
+	for _, c := range links {
 		if c[0] != c[1] {
 			w.net.Cut(c[0], c[1])
 		}
 	}
 	w.hold(limit, 500*time.Millisecond, time.Minute)
-	for _, c := range cuts {
+	for _, c := range links {
 		w.net.Heal(c[0], c[1])
 	}
 }

@@ -232,7 +232,14 @@ func (w operators) awaitRedundancy(end time.Time) bool {
 		}
 		time.Sleep(3 * time.Second)
 	}
-	return w.await(time.Now().Add(time.Millisecond), w.redundant)
+	// The status does not count the sealed extents of commit logs.
+	return w.await(end, func(ctx context.Context, c *client.Client) error {
+		bad, err := fsck(ctx, c, false)
+		if err == nil && len(bad) > 0 {
+			err = errors.New(bad[0])
+		}
+		return errors.Join(err, w.redundant(ctx, c))
+	})
 }
 
 // redundant returns an error unless all extents and logs have all replicas, and all voters are alive.

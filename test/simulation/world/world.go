@@ -53,15 +53,16 @@ type World struct {
 	secured   *secured      // nil in an open cluster
 	created   int           // hosts
 	done      chan struct{}
-	operating bool // an operator changes the members of the cluster
-	quiet     bool // no fault begins, for the sake of an operator
-	sampled   int  // number of the last sample of served tablets
+	operating bool            // an operator changes the members of the cluster
+	quiet     bool            // no fault begins, for the sake of an operator
+	complete  map[uint64]bool // tables that have had all tablets (SW3)
+	sampled   int             // number of the last sample of served tablets
 }
 
 // Run runs a seed. A program can run one.
 func Run(cfg Config) Result {
 	machine.Seed(cfg.Seed)
-	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), counts: map[string]int64{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
+	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), counts: map[string]int64{}, complete: map[uint64]bool{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
 	var log io.Writer
 	if cfg.Log != "" {
 		f, err := os.Create(cfg.Log)
@@ -203,12 +204,20 @@ func (w *World) clientsDo(limit time.Duration, f func() error) bool {
 	}
 }
 
-// collect frees memory when the program has allocated much since the last time.
+// eventsOfCollection is the number of events after which memory is freed. It is a count of events, not of bytes: what else the program
+// allocates, to print the events for example, must not change when finalizers run.
+const eventsOfCollection = 10_000
+
+// collect frees memory when much has happened since the last time.
 func (w *World) collect(done <-chan struct{}) {
+	last := int64(0)
 	for {
 		select {
 		case <-time.After(50 * time.Millisecond):
-			machine.CollectIfGrown(128 << 20)
+			if w.trace.events-last > eventsOfCollection {
+				last = w.trace.events
+				machine.Collect()
+			}
 		case <-done:
 			return
 		}

@@ -58,6 +58,11 @@ var edits = []edit{
 	{"runtime/time_fake.go", "\tif !(fd == 1 || fd == 2) {\n", "\tif true {\n"},
 	{"syscall/time_fake.go", "const faketime = true", "const faketime = false"},
 
+	// Pools keep what they have at a collection, and no memory is returned to the system meanwhile: the times of both depend on the
+	// runtime's own memory.
+	{"sync/pool.go", "func poolCleanup() {\n", "func poolCleanup() {\n\tif true {\n\t\treturn\n\t}\n"},
+	{"runtime/mgcscavenge.go", "\tc <- 1\n\tscavenger.park()\n", "\tc <- 1\n\tfor {\n\t\tscavenger.park()\n\t}\n"},
+
 	// Randomness.
 	{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n", "\tif true {\n\t\treturn simRand()\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n"},
 	// Callers of cheaprand that decide what the program does. Its others depend on the thread.
