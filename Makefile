@@ -104,6 +104,7 @@ soak: build network
 	FAULTS=$(FAULTS) scripts/soak.sh $(T)
 
 simulate:
+	$(GO) test -tags simulation -timeout 0 ./test/simulation/machine
 	$(GO) run ./test/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
 # what test/faults makes networks with, and disks that fail

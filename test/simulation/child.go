@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"runtime/pprof"
+	"syscall"
 	"time"
 
 	"github.com/steledb/stele/internal/planted"
@@ -42,8 +43,21 @@ func runChild(args []string) {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	limitMemory()
 	result := world.Run(cfg)
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
+		panic(err)
+	}
+}
+
+// memoryMax is the most that one seed may take, in bytes of address space.
+const memoryMax = 6 << 30
+
+// limitMemory makes the program end instead of taking the memory of the machine, when it allocates for
+// ever in one instant of virtual time.
+func limitMemory() {
+	limit := syscall.Rlimit{Cur: memoryMax, Max: memoryMax}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
 		panic(err)
 	}
 }

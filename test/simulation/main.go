@@ -45,23 +45,28 @@ func parse(args []string) options {
 	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
 	f.Uint64Var(&o.from, "from", 1, "the first seed")
 	one := f.Uint64("seed", 0, "run this seed only, and print its history")
-	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "seeds that run at a time")
-	f.BoolVar(&o.twice, "twice", false, "run each seed twice and compare the histories")
-	f.StringVar(&o.bug, "bug", "", "plant this bug (see internal/planted), and stop at the first seed that finds it")
-	f.DurationVar(&o.virtual, "virtual", 2*time.Minute, "virtual time of each seed until its faults end")
-	f.DurationVar(&o.limit, "limit", 5*time.Minute, "real time after which a seed counts as stuck")
-	f.IntVar(&o.events, "events", 200, "print this many of the last events before a violation")
 	f.StringVar(&o.log, "log", "", "with -seed: write all events to this file")
-	f.StringVar(&o.cover, "cover", "", "collect what the seeds reach into this directory, for go tool covdata")
-	f.BoolVar(&o.keep, "keep-going", false, "go on after a violation")
+	o.define(f)
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "Run whole clusters in simulated time and judge their histories.\n\n"+
 			"  go run ./test/simulation -seeds 1000\n  go run ./test/simulation -seed 17\n\nFlags:\n")
 		f.PrintDefaults()
 	}
-	_ = f.Parse(args)
+	_ = f.Parse(args) // ends the program
 	if *one != 0 {
 		o.one, o.from, o.seeds = true, *one, 1
 	}
 	return o
+}
+
+// define defines the flags that apply to one seed and to many.
+func (o *options) define(f *flag.FlagSet) {
+	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "seeds that run at a time")
+	f.BoolVar(&o.twice, "twice", false, "run each seed twice and compare the histories")
+	f.StringVar(&o.bug, "bug", "", "plant this bug (see internal/planted), and stop at the first seed that finds it")
+	f.DurationVar(&o.virtual, "virtual", 2*time.Minute, "virtual time of each seed until its faults end")
+	f.DurationVar(&o.limit, "limit", 5*time.Minute, "real time after which a seed counts as stuck")
+	f.IntVar(&o.events, "events", 200, "how many lines to print around a violation")
+	f.StringVar(&o.cover, "cover", "", "collect what the seeds reach into this directory, for go tool covdata")
+	f.BoolVar(&o.keep, "keep-going", false, "go on after a violation")
 }

@@ -1,3 +1,5 @@
+//go:build simulation
+
 package main
 
 import (
@@ -8,9 +10,6 @@ import (
 // short options are those of tests: seeds of little virtual time, one at a time, since other tests run
 // beside them.
 func shortOptions(t *testing.T) options {
-	if testing.Short() {
-		t.Skip("compiles everything with the patched runtime")
-	}
 	o := parse(nil)
 	o.jobs, o.virtual = 1, 10*time.Second
 	return o

@@ -1,3 +1,5 @@
+//go:build simulation
+
 package machine_test
 
 import (
@@ -10,9 +12,6 @@ import (
 
 // TestMachine checks SM1 to SM6, by a program that runs on the machine.
 func TestMachine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles the standard library")
-	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "selftest")
 	if err := patch.Build(t.Context(), dir, "github.com/steledb/stele/test/simulation/machine/selftest", program, nil); err != nil {
