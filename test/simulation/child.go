@@ -33,21 +33,27 @@ func runChild(args []string) {
 			panic(err)
 		}
 	}
-	if *profile != "" {
-		out, err := os.Create(*profile)
-		if err != nil {
-			panic(err)
-		}
-		if err := pprof.StartCPUProfile(out); err != nil {
-			panic(err)
-		}
-		defer pprof.StopCPUProfile()
-	}
+	defer profileCPU(*profile)()
 	limitMemory()
 	result := world.Run(cfg)
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		panic(err)
 	}
+}
+
+// profileCPU writes a profile to a file until the function that it returns is called.
+func profileCPU(file string) (stop func()) {
+	if file == "" {
+		return func() {}
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		panic(err)
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		panic(err)
+	}
+	return pprof.StopCPUProfile
 }
 
 // memoryMax is the most that one seed may take, in bytes of address space.

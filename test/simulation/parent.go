@@ -32,27 +32,7 @@ func run(ctx context.Context, o options) error {
 	}
 	r := runner{o: o, program: program, began: time.Now()}
 	r.summary.counts = map[string]int64{}
-	var wg sync.WaitGroup
-	ctx, r.stop = context.WithCancel(ctx)
-	defer r.stop()
-	seeds := make(chan uint64)
-	for range o.jobs {
-		wg.Go(func() {
-			for seed := range seeds {
-				r.seed(ctx, seed)
-			}
-		})
-	}
-	for i := range o.seeds {
-		select {
-		case seeds <- o.from + uint64(i):
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	close(seeds)
-	wg.Wait()
+	r.all(ctx)
 	return r.report()
 }
 
@@ -81,6 +61,31 @@ type runner struct {
 		failed []uint64
 		counts map[string]int64
 	}
+}
+
+// all runs all seeds.
+func (r *runner) all(ctx context.Context) {
+	var wg sync.WaitGroup
+	ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	seeds := make(chan uint64)
+	for range r.o.jobs {
+		wg.Go(func() {
+			for seed := range seeds {
+				r.seed(ctx, seed)
+			}
+		})
+	}
+	for i := range r.o.seeds {
+		select {
+		case seeds <- r.o.from + uint64(i):
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(seeds)
+	wg.Wait()
 }
 
 // seed runs one seed and prints what is wrong with it.
