@@ -27,6 +27,11 @@ type edit struct{ file, old, new string }
 
 var edits = []edit{
 	// One thread runs everything, and a goroutine runs until it blocks.
+	// The main goroutine is not locked to its thread during initialization: then there is one thread, whose allocations do not depend
+	// on how fast the system wakes another.
+	{"runtime/proc.go", "\tlockOSThread()\n\n\tif mp != &m0 {\n", "\tif mp != &m0 {\n"},
+	{"runtime/proc.go", "\tneedUnlock := true\n", "\tneedUnlock := false\n"},
+	{"runtime/proc.go", "\tneedUnlock = false\n\tunlockOSThread()\n", "\tneedUnlock = false\n"},
 	{"runtime/proc.go", `const haveSysmon = GOARCH != "wasm"`, `const haveSysmon = false`},
 
 	{"runtime/proc.go", "\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n", "\tprocs = 1\n\tsched.customGOMAXPROCS = true\n\tdebug.gcstoptheworld = 2\n\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n"},
