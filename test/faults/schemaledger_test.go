@@ -135,6 +135,18 @@ func (l *schemaLedger) last(table string, families ...string) (all []*life) {
 	return all
 }
 
+// doomed reports whether a drop of the newest table of that name has begun, or of one of its families.
+func (l *schemaLedger) doomed(table string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range schemaFamilies {
+		if of := l.lives[target{table, f}]; len(of) > 0 && of[len(of)-1].doomed != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // change changes lives under the ledger's lock.
 func (l *schemaLedger) change(all []*life, do func(*life)) {
 	l.mu.Lock()

@@ -496,6 +496,9 @@ func (r *schemaRun) scan(name string) {
 		if s.Err() == nil {
 			r.ledger.scanned(name, from, rows)
 		}
+		if errors.Is(s.Err(), client.ErrNoTable) && r.ledger.doomed(name) {
+			return nil // the drop was under way when the table was listed
+		}
 		return s.Err()
 	})
 	if err != nil {
