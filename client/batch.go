@@ -24,13 +24,13 @@ func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOp
 	errs := make([]error, len(ms))
 	senders := newSenders(t.client.cfg.BatchesInFlight)
 	r := router{table: t}
-	open := map[*node]*batch{} // nil holds rows to be located later
+	open := map[string]*batch{} // by address; "" holds rows to be located later
 	for i, m := range ms {
 		if errs[i] = m.check(); errs[i] != nil {
 			continue
 		}
 		to, _ := r.route(ctx, m.rm.Row)
-		b, n := open[to.node], m.Size()
+		b, n := open[to.node.address()], m.Size()
 		if b != nil && (len(b.todo) == t.client.cfg.BatchRows || b.bytes+n > t.client.cfg.BatchBytes) {
 			full := b
 			senders.start(func() { full.apply(ctx) })
@@ -38,7 +38,7 @@ func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOp
 		}
 		if b == nil {
 			b = &batch{table: t, ms: ms, errs: errs, opts: &o}
-			open[to.node] = b
+			open[to.node.address()] = b
 		}
 		b.todo = append(b.todo, i)
 		b.bytes += n

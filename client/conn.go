@@ -23,6 +23,14 @@ type node struct {
 	lookupSlot *slot // for lookups while slots have large requests queued
 }
 
+// address returns the address; empty for nil.
+func (n *node) address() string {
+	if n == nil {
+		return ""
+	}
+	return n.addr
+}
+
 func newNode(addr string, cfg *Config, life *lifetime) *node {
 	n := &node{addr: addr, slots: make([]*slot, cfg.Conns), lookupSlot: newSlot(addr, cfg, life)}
 	for i := range n.slots {

@@ -30,17 +30,17 @@ type failure struct {
 // endedLocked records the outcome of a lookup.
 func (t *tableCache) endedLocked(err *lookupError) {
 	now := time.Now()
-	maps.DeleteFunc(t.mu.failed, func(n *node, f failure) bool { return n == nil || !now.Before(f.until) })
+	maps.DeleteFunc(t.mu.failed, func(addr string, f failure) bool { return addr == "" || !now.Before(f.until) })
 	if err == nil || !errors.Is(err, api.ErrUnavailable) {
 		return
 	}
-	var of *node
+	var of string
 	until := now.Add(unassignedTime)
 	if err.at != nil {
-		of, until = err.at.node, err.at.until
+		of, until = err.at.node.address(), err.at.until
 	}
 	if t.mu.failed == nil {
-		t.mu.failed = map[*node]failure{}
+		t.mu.failed = map[string]failure{}
 	}
 	t.mu.failed[of] = failure{err, until}
 }
@@ -55,7 +55,7 @@ func (t *tableCache) failed(of *node) *lookupError {
 func (t *tableCache) failedLocked(of *node) *lookupError {
 	now := time.Now()
 	for _, n := range []*node{nil, of} {
-		if f, ok := t.mu.failed[n]; ok && now.Before(f.until) {
+		if f, ok := t.mu.failed[n.address()]; ok && now.Before(f.until) {
 			return f.err
 		}
 	}

@@ -107,7 +107,7 @@ type tableCache struct {
 	mu struct {
 		sync.Mutex
 		flights []*flight
-		failed  map[*node]failure // by the unavailable METADATA server; nil: no node could return the root location
+		failed  map[string]failure // by the address of the unavailable METADATA server; "": no node could return the root location
 	}
 }
 

@@ -105,12 +105,12 @@ func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) (
 		})
 	}
 	r := router{table: t}
-	open := map[*node][]int{} // nil holds rows to be located later
+	open := map[string][]int{} // by address; "" holds rows to be located later
 	for i := range rows {
 		to, _ := r.route(ctx, b.row(i))
-		open[to.node] = append(open[to.node], i)
-		if todo := open[to.node]; len(todo) == size {
-			delete(open, to.node)
+		open[to.node.address()] = append(open[to.node.address()], i)
+		if todo := open[to.node.address()]; len(todo) == size {
+			delete(open, to.node.address())
 			start(todo)
 		}
 	}

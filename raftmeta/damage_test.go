@@ -60,7 +60,7 @@ func TestAnswerLostThenLeaderDies(t *testing.T) {
 					trans := c.group("n3").trans
 					trans.mu.Lock()
 					defer trans.mu.Unlock()
-					for conn := range trans.mu.conns {
+					for _, conn := range trans.mu.conns {
 						_ = conn.Close()
 					}
 				})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,9 +78,9 @@ type transport struct {
 		sync.Mutex
 		disconnected bool
 		idle         map[string][]*frames
-		conns        map[net.Conn]bool // all, in both directions
-		in           int               // number of those from other servers
-		perServer    map[string]int    // number of those from each authenticated server
+		conns        []net.Conn     // all, in both directions
+		in           int            // number of those from other servers
+		perServer    map[string]int // number of those from each authenticated server
 	}
 	// done is closed when the connections are closed.
 	done    chan struct{}
@@ -97,7 +98,6 @@ func newTransport(self string, streams Streams, log *slog.Logger, contacts *cont
 		done:               make(chan struct{}),
 	}
 	t.mu.idle = map[string][]*frames{}
-	t.mu.conns = map[net.Conn]bool{}
 	t.mu.perServer = map[string]int{}
 	return t
 }
@@ -115,7 +115,7 @@ func (t *transport) disconnect() error {
 	t.mu.conns, t.mu.idle = nil, nil
 	t.mu.Unlock()
 	close(t.done)
-	for c := range conns {
+	for _, c := range conns {
 		_ = c.Close()
 	}
 	if t.streams == nil {
@@ -149,7 +149,7 @@ func (t *transport) register(c net.Conn, in bool) bool {
 		}
 		t.mu.perServer[p.Server()]++
 	}
-	t.mu.conns[c] = true
+	t.mu.conns = append(t.mu.conns, c)
 	if in {
 		t.mu.in++
 	}
@@ -169,7 +169,7 @@ func (t *transport) closeConn(c net.Conn, in bool) {
 			}
 		}
 	}
-	delete(t.mu.conns, c)
+	t.mu.conns = slices.DeleteFunc(t.mu.conns, func(other net.Conn) bool { return other == c })
 }
 
 // takeIdle returns an idle connection to id, or nil.

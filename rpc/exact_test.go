@@ -146,7 +146,7 @@ func TestBehind(t *testing.T) {
 func TestDetachWhileDraining(t *testing.T) {
 	s := newBareServer(t, ServerConfig{})
 	c := &serverConn{}
-	s.Server.mu.conns[c] = struct{}{}
+	s.Server.mu.conns[c.peer.ID] = c
 	if !s.detach(c) || len(s.Server.mu.conns) != 0 {
 		t.Error("not detached")
 	}

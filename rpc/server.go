@@ -207,7 +207,7 @@ type Server struct {
 	mu struct {
 		sync.Mutex
 		listeners map[net.Listener]struct{}
-		conns     map[*serverConn]struct{}
+		conns     map[uint64]*serverConn // by id
 		nextID    uint64
 		draining  bool          // set by Shutdown and Close
 		idle      chan struct{} // closed when draining and no connection is left
@@ -230,7 +230,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	s.long.calls, s.long.goroutinesMax, s.long.idleMax = make(chan *Call), int64(cfg.WaitingMax), min(int64(cfg.SpawnedMax), int64(cfg.WaitingMax))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.listeners = make(map[net.Listener]struct{})
-	s.mu.conns = make(map[*serverConn]struct{})
+	s.mu.conns = make(map[uint64]*serverConn)
 	s.mu.idle = make(chan struct{})
 	return s, nil
 }
@@ -298,7 +298,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 		_ = nc.Close()
 		return
 	}
-	s.mu.conns[c] = struct{}{}
+	s.mu.conns[c.peer.ID] = c
 	s.active.Go(c.serve)
 	s.mu.Unlock()
 	s.count.conns.Add(1)
@@ -308,7 +308,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 // forget removes a connection that has ended.
 func (s *Server) forget(c *serverConn) {
 	s.mu.Lock()
-	delete(s.mu.conns, c)
+	delete(s.mu.conns, c.peer.ID)
 	if s.mu.draining && len(s.mu.conns) == 0 {
 		s.closeIdleLocked()
 	}
@@ -325,7 +325,7 @@ func (s *Server) detach(c *serverConn) bool {
 	if s.mu.draining {
 		return false
 	}
-	delete(s.mu.conns, c)
+	delete(s.mu.conns, c.peer.ID)
 	return true
 }
 
@@ -341,7 +341,7 @@ func (s *Server) snapshot() []*serverConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cs := make([]*serverConn, 0, len(s.mu.conns))
-	for c := range s.mu.conns {
+	for _, c := range s.mu.conns {
 		cs = append(cs, c)
 	}
 	return cs

@@ -2,6 +2,7 @@ package replog
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/steledb/stele/blobfs/local"
@@ -18,31 +19,25 @@ type Status struct {
 // writers are the writers of logs that have not ended.
 type writers struct {
 	mu  sync.Mutex
-	all map[*Writer]struct{}
+	all []*Writer
 }
 
 // add registers a writer until its context ends.
 func (o *writers) add(w *Writer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = map[*Writer]struct{}{}
-	}
-	o.all[w] = struct{}{}
+	o.all = append(o.all, w)
 	context.AfterFunc(w.ctx, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		delete(o.all, w)
+		o.all = slices.DeleteFunc(o.all, func(other *Writer) bool { return other == w })
 	})
 }
 
 // Writers returns the replicated logs that this node appends to.
 func (logs *Logs) Writers() []Status {
 	logs.writers.mu.Lock()
-	var open []*Writer
-	for w := range logs.writers.all {
-		open = append(open, w)
-	}
+	open := slices.Clone(logs.writers.all)
 	logs.writers.mu.Unlock()
 	var all []Status
 	for _, w := range open {

@@ -17,7 +17,7 @@ type cachedFile struct {
 	writers int
 	// holders are the sessions that may cache the file. The value is the number of the event that
 	// invalidates the copy, zero if the session has not been invalidated.
-	holders map[*leaderSession]uint64
+	holders map[api.SessionID]uint64
 	// drained, if not nil, is closed when holders becomes empty.
 	drained chan struct{}
 }
@@ -50,7 +50,7 @@ func (t *cacheTable) file(path string) *cachedFile {
 func (t *cacheTable) unregister(s *leaderSession, path string) {
 	f := t.files[path]
 	delete(s.cached, path)
-	delete(f.holders, s)
+	delete(f.holders, s.id)
 	t.registered--
 	t.ledger.release(s, leaderCharge(path))
 	t.checkDrained(path, f)
@@ -85,9 +85,9 @@ func (t *cacheTable) register(s *leaderSession, path string, quota *fsm.Quota) b
 	}
 	f := t.file(path)
 	if f.holders == nil {
-		f.holders = map[*leaderSession]uint64{}
+		f.holders = map[api.SessionID]uint64{}
 	}
-	f.holders[s] = 0
+	f.holders[s.id] = 0
 	return true
 }
 
@@ -183,13 +183,14 @@ func (lm *manager) beginWrite(paths []string) []<-chan struct{} {
 	for _, path := range paths {
 		f := lm.mu.caches.file(path)
 		f.writers++
-		for s, event := range f.holders {
+		for id, event := range f.holders {
 			if event != 0 {
 				continue
 			}
+			s := lm.mu.sessions[id]
 			seq := lm.pushLocked(s, api.Event{Kind: api.CacheInvalid, Path: path})
-			if f.holders[s] == 0 { // else the queue collapsed into a FailedOver, which invalidates it
-				f.holders[s] = seq
+			if f.holders[id] == 0 { // else the queue collapsed into a FailedOver, which invalidates it
+				f.holders[id] = seq
 				s.invalidated = append(s.invalidated, invalidation{seq, path})
 			}
 		}

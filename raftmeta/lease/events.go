@@ -38,7 +38,7 @@ func (lm *manager) collapseLocked(s *leaderSession) {
 	lm.mu.watches.removeAll(s)
 	s.invalidated = nil
 	for path := range s.cached {
-		lm.mu.caches.files[path].holders[s] = s.last
+		lm.mu.caches.files[path].holders[s.id] = s.last
 		s.invalidated = append(s.invalidated, invalidation{s.last, path})
 	}
 	lm.queueAnswerLocked(s)
@@ -62,7 +62,7 @@ func (lm *manager) ackLocked(s *leaderSession, seq uint64) {
 		t := s.invalidated[0]
 		s.invalidated = s.invalidated[1:]
 		// The session may have got the file again since.
-		if f := lm.mu.caches.files[t.path]; f != nil && f.holders[s] == t.seq {
+		if f := lm.mu.caches.files[t.path]; f != nil && f.holders[s.id] == t.seq {
 			lm.mu.caches.unregister(s, t.path)
 		}
 	}
@@ -76,7 +76,7 @@ type sessionWatch struct {
 
 // watchTable has the watches of all sessions. manager.mu guards it.
 type watchTable struct {
-	byPath map[string]map[*leaderSession]api.EventKind
+	byPath map[string]map[api.SessionID]api.EventKind
 	// count is the number of pairs of a session and a path that it watches, number that of the
 	// last watch.
 	count  int
@@ -108,9 +108,9 @@ func (t *watchTable) add(s *leaderSession, path string, kinds api.EventKind, quo
 	}
 	s.watches[path] = w
 	if t.byPath[path] == nil {
-		t.byPath[path] = map[*leaderSession]api.EventKind{}
+		t.byPath[path] = map[api.SessionID]api.EventKind{}
 	}
-	t.byPath[path][s] = w.kinds
+	t.byPath[path][s.id] = w.kinds
 	return w.number, nil
 }
 
@@ -123,7 +123,7 @@ func (t *watchTable) remove(s *leaderSession, path string) {
 	t.count--
 	t.ledger.release(s, leaderCharge(path))
 	of := t.byPath[path]
-	delete(of, s)
+	delete(of, s.id)
 	if len(of) == 0 {
 		delete(t.byPath, path)
 	}

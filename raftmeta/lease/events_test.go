@@ -93,7 +93,7 @@ func TestWatchIsExact(t *testing.T) {
 			t.Helper()
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			if got := k.mu.watches.byPath["/p"][k.mu.sessions[a]]; k.mu.watches.count != watched || len(k.mu.watches.byPath) != paths || got != kinds {
+			if got := k.mu.watches.byPath["/p"][a]; k.mu.watches.count != watched || len(k.mu.watches.byPath) != paths || got != kinds {
 				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watches.count, len(k.mu.watches.byPath), got, watched, paths, kinds)
 			}
 		}

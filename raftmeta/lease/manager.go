@@ -132,7 +132,7 @@ func newManager(r Replica, m *fsm.Machine, clock Clock, term uint64) *manager {
 	lm.mu.sessions = map[api.SessionID]*leaderSession{}
 	lm.mu.ledger.usages = map[string]*leaderUsage{}
 	lm.mu.caches = cacheTable{files: map[string]*cachedFile{}, ledger: &lm.mu.ledger}
-	lm.mu.watches = watchTable{byPath: map[string]map[*leaderSession]api.EventKind{}, ledger: &lm.mu.ledger}
+	lm.mu.watches = watchTable{byPath: map[string]map[api.SessionID]api.EventKind{}, ledger: &lm.mu.ledger}
 	lm.mu.waits = lockQueues{}
 	lm.mu.timers = timers{delays: map[string]*deadline{}, wake: lm.wake}
 	lm.mu.acks.all = make(chan struct{})
@@ -227,9 +227,9 @@ func (lm *manager) observe(changes []fsm.Change) {
 			lm.mu.waits.notify(c.Path)
 		}
 		if e, ok := c.Event(); ok {
-			for s, kinds := range lm.mu.watches.byPath[c.Path] {
+			for id, kinds := range lm.mu.watches.byPath[c.Path] {
 				if kinds&e.Kind != 0 {
-					lm.pushLocked(s, e)
+					lm.pushLocked(lm.mu.sessions[id], e)
 				}
 			}
 		}

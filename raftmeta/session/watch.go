@@ -18,7 +18,8 @@ type watches struct {
 	mu struct {
 		sync.Mutex
 		paths map[string]*watch
-		all   map[*Watcher]struct{}
+		all   map[uint64]*Watcher // by number
+		made  uint64              // the number of the last Watcher
 		// epoch counts resets. resetting is set while a goroutine sets watches again.
 		epoch     uint64
 		resetting bool
@@ -40,7 +41,7 @@ type watch struct {
 func (ws *watches) init(s *Session) {
 	ws.s = s
 	ws.mu.paths = make(map[string]*watch)
-	ws.mu.all = make(map[*Watcher]struct{})
+	ws.mu.all = make(map[uint64]*Watcher)
 }
 
 // Watcher is a queue of events of the paths that it watches, in the order of the changes across all
@@ -51,6 +52,7 @@ type Watcher struct {
 	ready chan struct{} // receives when queue or err is set; capacity one
 
 	// Guarded by watches.mu.
+	number uint64
 	paths  map[string]api.EventKind
 	queue  []api.Event
 	closed bool
@@ -63,7 +65,9 @@ func (s *Session) NewWatcher() *Watcher {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.mu.err == nil {
-		ws.mu.all[w] = struct{}{}
+		ws.mu.made++
+		w.number = ws.mu.made
+		ws.mu.all[w.number] = w
 	}
 	return w
 }
@@ -201,7 +205,7 @@ func (w *Watcher) Close() {
 		left = append(left, w.removeLocked(path, 0))
 	}
 	w.closed, w.queue = true, nil
-	delete(ws.mu.all, w)
+	delete(ws.mu.all, w.number)
 	w.wake()
 	ws.mu.Unlock()
 	ws.unset(left...)
@@ -303,7 +307,7 @@ func (ws *watches) resetter() {
 		ws.mu.Lock()
 		over := ws.mu.err != nil
 		if over || ok && epoch == ws.mu.epoch {
-			for w := range ws.mu.all {
+			for _, w := range ws.mu.all {
 				w.pushLocked(api.Event{Kind: api.FailedOver})
 			}
 			ws.mu.resetting = false
@@ -363,7 +367,7 @@ func (ws *watches) close(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.mu.err = err
-	for w := range ws.mu.all {
+	for _, w := range ws.mu.all {
 		w.wake()
 	}
 	clear(ws.mu.all)

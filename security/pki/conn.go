@@ -17,6 +17,7 @@ type Conn struct {
 	Peer Peer
 
 	endpoint *Endpoint
+	number   uint64 // in Endpoint.mu.conns; 0 before register
 	wire     *wire
 	writing  sync.Mutex // held by a Write that makes wire buffer records
 	// as is the identity of a peer that has authenticated without a certificate, and anonymous
@@ -85,7 +86,7 @@ func (c *Conn) Stay(as Peer, until time.Time) error {
 func (e *Endpoint) authenticate(c *Conn, as Peer, until time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, open := e.mu.conns[c]; !open {
+	if _, open := e.mu.conns[c.number]; !open {
 		return nil
 	}
 	if c.as.Kind == Anonymous {
@@ -134,7 +135,9 @@ func (c *Conn) register(anonymousLife time.Duration) error {
 	c.endpoint.mu.Lock()
 	err := c.endpoint.countLocked(c.Peer)
 	if err == nil {
-		c.endpoint.mu.conns[c] = struct{}{}
+		c.endpoint.mu.made++
+		c.number = c.endpoint.mu.made
+		c.endpoint.mu.conns[c.number] = c
 	}
 	c.endpoint.mu.Unlock()
 	if err != nil {
@@ -153,10 +156,10 @@ func (c *Conn) register(anonymousLife time.Duration) error {
 func (e *Endpoint) unregister(c *Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, open := e.mu.conns[c]; !open {
+	if _, open := e.mu.conns[c.number]; !open {
 		return
 	}
-	delete(e.mu.conns, c)
+	delete(e.mu.conns, c.number)
 	if p := c.peerLocked(); p.Kind == Principal {
 		if e.mu.perPrincipal[p.Name]--; e.mu.perPrincipal[p.Name] == 0 {
 			delete(e.mu.perPrincipal, p.Name)
@@ -180,7 +183,7 @@ func (e *Endpoint) checkRefused(p Peer) error {
 func (e *Endpoint) Disconnect(which func(Peer) bool) int {
 	e.mu.Lock()
 	var gone []*Conn
-	for c := range e.mu.conns {
+	for _, c := range e.mu.conns {
 		if which(c.peerLocked()) {
 			gone = append(gone, c)
 		}
@@ -196,7 +199,7 @@ func (e *Endpoint) Disconnect(which func(Peer) bool) int {
 func (e *Endpoint) Principals() (all []Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for c := range e.mu.conns {
+	for _, c := range e.mu.conns {
 		if p := c.peerLocked(); p.Kind == Principal {
 			all = append(all, p)
 		}

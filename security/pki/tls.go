@@ -20,7 +20,8 @@ type Endpoint struct {
 	// mu guards the fields in it and is never held across I/O.
 	mu struct {
 		sync.Mutex
-		conns map[*Conn]struct{} // open connections in both directions
+		conns map[uint64]*Conn // open connections in both directions, by number
+		made  uint64           // the number of the last connection
 		// perPrincipal is the number of connections of each principal, by name.
 		perPrincipal map[string]int
 	}
@@ -48,7 +49,7 @@ func NewEndpoint(c *Credential, o Options) *Endpoint {
 		o.PrincipalConnsMax = 1024
 	}
 	e := &Endpoint{opts: o}
-	e.mu.conns, e.mu.perPrincipal = map[*Conn]struct{}{}, map[string]int{}
+	e.mu.conns, e.mu.perPrincipal = map[uint64]*Conn{}, map[string]int{}
 	e.credential.Store(c)
 	return e
 }
