@@ -26,6 +26,11 @@
 // SM6. The same program with the same seed does the same, to the bit, as long as it reads nothing from
 // outside: neither files nor sockets nor the environment.
 //
+// SM7. Addresses decide nothing, since where things are in memory depends on everything else that the
+// program does. Contexts cancel their children in the order in which they were made. Timers of the
+// same instant expire in a random order. A program that iterates over a map with more than 8 keys
+// that are addresses (pointers, channels, interfaces) ends with a fatal error: it must use other keys.
+//
 // # What is only nearly so
 //
 // A process can be stopped and killed where it blocks, not between two instructions. Data races are

@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"runtime"
-	"runtime/metrics"
 	"time"
 )
 
@@ -73,16 +72,3 @@ func Counters() (jumps, switches uint64) { return counters() }
 
 // Goroutines returns the number of goroutines of a process.
 func Goroutines(process int) int { return goroutines(process) }
-
-// CollectIfGrown calls Collect if the program has allocated more than a number of bytes since.
-func CollectIfGrown(bytes uint64) {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	if now := sample[0].Value.Uint64(); now-collected > bytes {
-		collected = now
-		Collect()
-	}
-}
-
-// collected is what was allocated at the last collection.
-var collected uint64

@@ -33,6 +33,8 @@ var edits = []edit{
 	{"runtime/proc.go", "\tneedUnlock := true\n", "\tneedUnlock := false\n"},
 	{"runtime/proc.go", "\tneedUnlock = false\n\tunlockOSThread()\n", "\tneedUnlock = false\n"},
 	{"runtime/proc.go", `const haveSysmon = GOARCH != "wasm"`, `const haveSysmon = false`},
+	// The runtime's own goroutines do not count.
+	{"runtime/proc.go", "\tif pp.schedtick%61 == 0 && !sched.runq.empty() {\n", "\tif simSwitched%61 == 0 && !sched.runq.empty() {\n"},
 
 	{"runtime/proc.go", "\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n", "\tprocs = 1\n\tsched.customGOMAXPROCS = true\n\tdebug.gcstoptheworld = 2\n\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n"},
 	{"runtime/debug.go", "\treturn int(numCPUStartup)\n", "\treturn 2\n"},
@@ -68,12 +70,25 @@ var edits = []edit{
 	{"sync/pool.go", "func poolCleanup() {\n", "func poolCleanup() {\n\tif true {\n\t\treturn\n\t}\n"},
 	{"runtime/mgcscavenge.go", "\tc <- 1\n\tscavenger.park()\n", "\tc <- 1\n\tfor {\n\t\tscavenger.park()\n\t}\n"},
 
+	// The name of the host, for example in certificates.
+	{"os/sys.go", "\treturn hostname()\n", "\treturn \"machine\", nil\n"},
+
+	// Maps whose keys are addresses: a large one must not be iterated, since the order would depend on where the system and the
+	// collector put things. Contexts cancel their children in the order in which they were made.
+	{"internal/runtime/maps/table.go", "\tit.typ = typ\n\n\tif m == nil || m.used == 0 {\n\t\treturn\n\t}\n", "\tit.typ = typ\n\n\tif m == nil || m.used == 0 {\n\t\treturn\n\t}\n\tif m.dirLen > 0 {\n\t\tswitch typ.Key.Kind() {\n\t\tcase abi.Pointer, abi.Chan, abi.UnsafePointer, abi.Interface:\n\t\t\tfatal(\"simulation: iteration over a large map whose keys are addresses\")\n\t\t}\n\t}\n"},
+	{"context/context.go", "\tchildren map[canceler]struct{} // set to nil by the first cancel call\n", "\tchildren map[canceler]int // set to nil by the first cancel call\n\tordered  []canceler       // the children; nil for one that was removed\n"},
+	{"context/context.go", "\t\t\t\tp.children = make(map[canceler]struct{})\n\t\t\t}\n\t\t\tp.children[child] = struct{}{}\n", "\t\t\t\tp.children = make(map[canceler]int)\n\t\t\t}\n\t\t\tp.children[child] = len(p.ordered)\n\t\t\tp.ordered = append(p.ordered, child)\n"},
+	{"context/context.go", "\tif p.children != nil {\n\t\tdelete(p.children, child)\n\t}\n", "\tif i, ok := p.children[child]; ok {\n\t\tdelete(p.children, child)\n\t\tp.ordered[i] = nil\n\t\tif len(p.ordered) > 2*len(p.children)+8 {\n\t\t\tleft := p.ordered[:0]\n\t\t\tfor _, c := range p.ordered {\n\t\t\t\tif c != nil {\n\t\t\t\t\tp.children[c] = len(left)\n\t\t\t\t\tleft = append(left, c)\n\t\t\t\t}\n\t\t\t}\n\t\t\tclear(p.ordered[len(left):])\n\t\t\tp.ordered = left\n\t\t}\n\t}\n"},
+	{"context/context.go", "\tfor child := range c.children {\n", "\tordered := c.ordered\n\tc.ordered = nil\n\tfor _, child := range ordered {\n\t\tif child == nil {\n\t\t\tcontinue\n\t\t}\n"},
+
 	// Randomness.
 	{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n", "\tif true {\n\t\treturn simRand()\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n"},
 	// Callers of cheaprand that decide what the program does. Its others depend on the thread.
 	{"runtime/select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := randn(uint32(norder + 1))\n"},
 	{"runtime/sema.go", "\ts.ticket = cheaprand() | 1\n", "\ts.ticket = rand32() | 1\n"},
-	{"runtime/time.go", "\t\t\tt.rand = cheaprand()\n", "\t\t\tt.rand = rand32()\n"},
+	// Timers that expire at the same time run in an order of its own, not in that of the heap, into which the addresses of a select's
+	// channels decide when a timer is put.
+	{"runtime/time.go", "\tt.f = f\n\tt.arg = arg\n}\n\n// A timers is", "\tt.f = f\n\tt.arg = arg\n\tt.rand = rand32()\n}\n\n// A timers is"},
 	// Hash keys and the base of the heap.
 	{"runtime/rand.go", "\tglobalRand.state.Init(*seed)\n", "\t*seed = [32]byte{1}\n\tglobalRand.state.Init(*seed)\n"},
 	{"crypto/internal/sysrand/rand.go", "func fatal(string)\n", "func fatal(string)\n\n//go:linkname runtimeRand runtime.rand\nfunc runtimeRand() uint64\n"},

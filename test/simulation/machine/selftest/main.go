@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
@@ -20,14 +21,26 @@ func main() {
 		panic(err)
 	}
 	machine.Seed(seed)
+	shiftAddresses()
 	for _, c := range []struct {
 		name string
 		f    func()
-	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}} {
+	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}, {"addresses", testAddresses}} {
 		c.f()
 		fmt.Println("ok", c.name)
 	}
 	printRandomness()
+}
+
+var shifted [][]byte
+
+// shiftAddresses keeps objects, so that all others have other addresses.
+func shiftAddresses() {
+	n, err := strconv.Atoi(os.Getenv("SHIFT"))
+	require(err == nil, "SHIFT: %v", err)
+	for i := range n {
+		shifted = append(shifted, make([]byte, 1+i*37%2000))
+	}
 }
 
 func require(ok bool, format string, args ...any) {
@@ -174,4 +187,45 @@ func printRandomness() {
 	secret := make([]byte, 16)
 	_, _ = crand.Read(secret) // never fails
 	fmt.Printf("%x %d\n", secret, rand.Uint64())
+}
+
+// testAddresses prints orders that would depend on addresses on an ordinary machine.
+func testAddresses() {
+	parent, cancel := context.WithCancel(context.Background())
+	var order []int
+	for i := range 50 {
+		child, stop := context.WithCancel(parent)
+		defer stop()
+		if i%3 == 0 {
+			stop()
+			continue
+		}
+		context.AfterFunc(child, func() { order = append(order, i) })
+	}
+	cancel()
+	time.Sleep(time.Second)
+	fmt.Println("order of cancelled contexts", order)
+	require(len(order) == 33, "%d contexts were cancelled", len(order))
+
+	var tickers [6]*time.Ticker
+	for i := range tickers {
+		tickers[i] = time.NewTicker(time.Second)
+	}
+	for range 20 {
+		var which int
+		select {
+		case <-tickers[0].C:
+		case <-tickers[1].C:
+			which = 1
+		case <-tickers[2].C:
+			which = 2
+		case <-tickers[3].C:
+			which = 3
+		case <-tickers[4].C:
+			which = 4
+		case <-tickers[5].C:
+			which = 5
+		}
+		fmt.Println("ticker", which)
+	}
 }
