@@ -106,6 +106,26 @@ func TestKeepAliveIsLost(t *testing.T) {
 	})
 }
 
+// TestExpiredBeforeTheFirstAnswer: Open opens another session if the first one is lost, with its leader,
+// before it was confirmed.
+func TestExpiredBeforeTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
+			if n <= 3 {
+				done(api.KeepAliveResponse{}, api.ErrNoSession)
+				return
+			}
+			extend(req, done)
+		}}
+		s := l.open(t, Options{})
+		l.wantCalls(t, "with three lost sessions", "OpenSession", 4)
+		if s.State() != Valid {
+			t.Errorf("the session is %v", s.State())
+		}
+		shut(t, s)
+	})
+}
+
 // TestHastyLeaderIsPaced: if a leader answers each KeepAlive at once without news, the next one is
 // sent after a pause of at most a quarter of the lease.
 func TestHastyLeaderIsPaced(t *testing.T) {

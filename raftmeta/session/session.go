@@ -2,12 +2,14 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -75,7 +77,8 @@ type Session struct {
 // leaseOver is the lease end of a session that has ended: before any time of a clock.
 const leaseOver = math.MinInt64
 
-// Open opens a session. It returns after the leader has answered the first KeepAlive. Errors are
+// Open opens a session. It returns after the leader has answered the first KeepAlive. If the session
+// expires before, because leaders fail just then, it opens another. Errors are
 // ErrUnreachable and other api.ErrNotReady if no leader was found in time, *api.TooLargeError if
 // there are too many sessions, and ctx's.
 func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
@@ -83,7 +86,19 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{
+	for r := (retrier{}); ; {
+		s, err := c.openOnce(ctx, o)
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, ErrExpired) || timing.Sleep(ctx, r.next()) != nil {
+			return nil, fmt.Errorf("open session: %w", err)
+		}
+	}
+}
+
+func (c *Client) openOnce(ctx context.Context, o Options) (s *Session, err error) {
+	s = &Session{
 		client: c, opts: o, clock: c.cfg.Clock, done: make(chan struct{}),
 		answers: make(chan answer, answersMax), renewed: make(chan struct{}, 1),
 	}
@@ -99,7 +114,7 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open session: %w", err)
+		return nil, err
 	}
 	s.end.Store(int64(sent + api.LocalLease(s.lease)))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -117,7 +132,7 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	}
 	s.finish(Closed, api.ErrClosed)
 	s.wg.Wait()
-	return nil, fmt.Errorf("open session: %w", err)
+	return nil, err
 }
 
 // ID returns the id of the session.
