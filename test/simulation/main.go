@@ -18,6 +18,8 @@ type options struct {
 	jobs    int
 	twice   bool
 	bug     string
+	bugs    string
+	tries   int
 	virtual time.Duration
 	limit   time.Duration
 	events  int
@@ -45,11 +47,13 @@ func parse(args []string) options {
 	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
 	f.Uint64Var(&o.from, "from", 1, "the first seed")
 	one := f.Uint64("seed", 0, "run this seed only, and print its history")
+	f.StringVar(&o.bugs, "bugs", "", "search for each planted bug whose name contains this, or for all, in at most -seeds seeds, and print a table")
+	f.IntVar(&o.tries, "tries", 3, "with -bugs: how often to search for each bug, from different seeds on")
 	f.StringVar(&o.log, "log", "", "with -seed: write all events to this file")
 	o.define(f)
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "Run whole clusters in simulated time and judge their histories.\n\n"+
-			"  go run ./test/simulation -seeds 1000\n  go run ./test/simulation -seed 17\n\nFlags:\n")
+			"  go run ./test/simulation -seeds 1000\n  go run ./test/simulation -seed 17\n  go run ./test/simulation -bugs all -virtual 30s\n\nFlags:\n")
 		f.PrintDefaults()
 	}
 	_ = f.Parse(args) // ends the program

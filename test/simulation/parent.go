@@ -30,6 +30,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if o.bugs != "" {
+		return huntAll(ctx, o, program)
+	}
 	r := runner{o: o, program: program, began: time.Now()}
 	r.summary.counts = map[string]int64{}
 	r.all(ctx)
@@ -40,7 +43,7 @@ func run(ctx context.Context, o options) error {
 func build(ctx context.Context, o options, dir string) (program string, err error) {
 	program = filepath.Join(dir, "simulation")
 	var tags, args []string
-	if o.bug != "" {
+	if o.bug != "" || o.bugs != "" {
 		tags = append(tags, "plantedbugs")
 	}
 	if o.cover != "" {
@@ -90,14 +93,15 @@ func (r *runner) all(ctx context.Context) {
 
 // seed runs one seed and prints what is wrong with it.
 func (r *runner) seed(ctx context.Context, seed uint64) {
-	result, text, err := r.child(ctx, seed)
+	out := runSeed(ctx, r.o, r.program, seed, r.o.bug)
 	if ctx.Err() != nil {
 		return
 	}
+	result, err := out.result, out.err
 	if err == nil && r.o.twice {
-		again, _, errAgain := r.child(ctx, seed)
-		if err = errAgain; err == nil && again.Hash != result.Hash {
-			err = fmt.Errorf("two runs differ: history %x with %d events, and %x with %d", result.Hash, result.Events, again.Hash, again.Events)
+		again := runSeed(ctx, r.o, r.program, seed, r.o.bug)
+		if err = again.err; err == nil && again.result.Hash != result.Hash {
+			err = fmt.Errorf("two runs differ: history %x with %d events, and %x with %d", result.Hash, result.Events, again.result.Hash, again.result.Events)
 		}
 	}
 	r.mu.Lock()
@@ -111,14 +115,14 @@ func (r *runner) seed(ctx context.Context, seed uint64) {
 		r.summary.counts[name] += n
 	}
 	if r.o.one {
-		fmt.Printf("%s", text)
+		fmt.Printf("%s", out.text)
 	}
 	if err == nil && result.Violation == "" {
 		return
 	}
 	r.summary.failed = append(r.summary.failed, seed)
 	if !r.o.one {
-		fmt.Printf("%s", text)
+		fmt.Printf("%s", out.text)
 	}
 	fmt.Printf("seed %d: %s\n", seed, cmpOr(result.Violation, fmt.Sprint(err)))
 	fmt.Printf("replay: go run ./test/simulation -seed %d%s\n\n", seed, r.replayFlags())
@@ -144,26 +148,35 @@ func (r *runner) replayFlags() (s string) {
 	return s
 }
 
-// child runs one seed in a process of its own.
-func (r *runner) child(ctx context.Context, seed uint64) (result world.Result, text []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.o.limit)
+// An outcome is that of one seed: its result, or why it has none, and what it printed.
+type outcome struct {
+	result world.Result
+	text   []byte
+	err    error
+}
+
+// runSeed runs one seed in a process of its own, with a planted bug if bug is not empty.
+func runSeed(ctx context.Context, o options, program string, seed uint64, bug string) outcome {
+	limited, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	args := []string{childArgument, "-seed", strconv.FormatUint(seed, 10), "-virtual", r.o.virtual.String(), "-events", strconv.Itoa(r.o.events), "-bug", r.o.bug, "-log", r.o.log}
-	cmd := exec.CommandContext(ctx, r.program, args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + r.o.cover, "GOTRACEBACK=" + os.Getenv("GOTRACEBACK")}
+	args := []string{childArgument, "-seed", strconv.FormatUint(seed, 10), "-virtual", o.virtual.String(), "-events", strconv.Itoa(o.events), "-bug", bug, "-log", o.log}
+	cmd := exec.CommandContext(limited, program, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + o.cover, "GOTRACEBACK=" + os.Getenv("GOTRACEBACK")}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	runErr := cmd.Run()
-	if ctx.Err() != nil {
-		return result, errs.Bytes(), fmt.Errorf("not finished after %v of real time", r.o.limit)
+	err := cmd.Run()
+	var result world.Result
+	switch {
+	case limited.Err() != nil:
+		err = fmt.Errorf("not finished after %v of real time", o.limit)
+	case err != nil:
+		err = fmt.Errorf("the simulation ended: %w", err)
+	default:
+		if err = json.Unmarshal(out.Bytes(), &result); err != nil {
+			err = fmt.Errorf("read the result: %w", err)
+		}
 	}
-	if runErr != nil {
-		return result, errs.Bytes(), fmt.Errorf("the simulation ended: %w", runErr)
-	}
-	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
-		return result, errs.Bytes(), fmt.Errorf("read the result: %w", err)
-	}
-	return result, errs.Bytes(), nil
+	return outcome{result, errs.Bytes(), err}
 }
 
 // report prints what was run.
