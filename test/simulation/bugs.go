@@ -25,42 +25,52 @@ type hunt struct {
 
 // huntAll searches for the bugs whose names contain o.bugs, o.tries times each, and prints a line for each.
 func huntAll(ctx context.Context, o options, program string) error {
-	var hunts []*hunt
-	for _, b := range planted.All() {
-		if strings.Contains(string(b), o.bugs) || o.bugs == "all" {
-			hunts = append(hunts, &hunt{bug: string(b), left: o.tries})
-		}
-	}
+	hunts := newHunts(o)
 	if len(hunts) == 0 {
 		return fmt.Errorf("no planted bug has a name with %q: see internal/planted", o.bugs)
 	}
 	fmt.Printf("%-28s %6s  %-24s %s\n", "BUG", "MEDIAN", "SEEDS UNTIL FOUND", "FOUND AS")
-	var missed []string
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, o.jobs)
-	for _, h := range hunts {
-		for i := range o.tries {
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				n, finding := search(ctx, o, program, h.bug, o.from+uint64(i)*searchesApart)
-				mu.Lock()
-				defer mu.Unlock()
-				if h.add(n, finding); h.left == 0 && ctx.Err() == nil {
-					fmt.Println(h)
-					if slices.Contains(h.seeds, 0) {
-						missed = append(missed, h.bug)
-					}
-				}
-			})
-		}
+	for i := range len(hunts) * o.tries {
+		h, from := hunts[i/o.tries], o.from+uint64(i%o.tries)*searchesApart
+		slots <- struct{}{}
+		wg.Go(func() {
+			n, finding := search(ctx, o, program, h.bug, from)
+			mu.Lock()
+			defer mu.Unlock()
+			if h.add(n, finding); h.left == 0 && ctx.Err() == nil {
+				fmt.Println(h)
+			}
+			<-slots
+		})
 	}
 	wg.Wait()
-	if len(missed) > 0 {
-		return fmt.Errorf("not found in %d seeds: %s", o.seeds, strings.Join(missed, ", "))
+	return cmp.Or(ctx.Err(), missed(hunts, o.seeds))
+}
+
+func newHunts(o options) (all []*hunt) {
+	for _, b := range planted.All() {
+		if strings.Contains(string(b), o.bugs) || o.bugs == "all" {
+			all = append(all, &hunt{bug: string(b), left: o.tries})
+		}
 	}
-	return ctx.Err()
+	return all
+}
+
+// missed returns an error that names the bugs that a search did not find.
+func missed(hunts []*hunt, seeds int) error {
+	var names []string
+	for _, h := range hunts {
+		if slices.Contains(h.seeds, 0) {
+			names = append(names, h.bug)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not found in %d seeds: %s", seeds, strings.Join(names, ", "))
 }
 
 // search runs seeds with a bug, beginning with from, until one finds it, and returns their number, or 0. A seed
