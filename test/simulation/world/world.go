@@ -206,7 +206,7 @@ func (w *World) clientsDo(limit time.Duration, f func() error) bool {
 
 // eventsOfCollection is the number of events after which memory is freed. It is a count of events, not of bytes: what else the program
 // allocates, to print the events for example, must not change when finalizers run.
-const eventsOfCollection = 10_000
+const eventsOfCollection = 40_000
 
 // collect frees memory when much has happened since the last time.
 func (w *World) collect(done <-chan struct{}) {
