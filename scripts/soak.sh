@@ -2,8 +2,8 @@
 # Repeats the random tests with new seeds until the time is over: scripts/soak.sh [TIME], as 30s, 10m or 2h.
 #
 # About two thirds of the time are TestCluster's: first one run of many short faults, FAULTS of them (500 for an hour) as
-# far as the time goes, then runs of long ones. A fifth is for the other tests of test/faults, the rest for all packages
-# with random tests, in turn; what is under way there when the time is over is given up. Tests that
+# far as the time goes, then runs of long ones. A seventh is for seeds of the simulation, a seventh for the other tests of
+# test/faults, the rest for all packages with random tests, in turn; what is under way there when the time is over is given up. Tests that
 # take minutes are told by STELE_SOAK_END, in seconds since 1970, when to be done, with what they check.
 #
 # A failure prints the seed and the command that replays it, and ends the run, which ends with code 1; logs and histories are kept.
@@ -87,13 +87,17 @@ left() { echo $((began + seconds * $1 / 100 - $(date +%s))); }
 
 STELE_FAULTS=$faults STELE_SOAK_END=$((began + seconds * 45 / 100)) \
 	try cluster-1 ./test/faults "$(left 100)" -test.v -test.run '^TestCluster$'
-if [ "$(left 65)" -gt 240 ]; then
-	STELE_SOAK=1000 STELE_SOAK_END=$((began + seconds * 65 / 100)) \
+if [ "$(left 60)" -gt 240 ]; then
+	STELE_SOAK=1000 STELE_SOAK_END=$((began + seconds * 60 / 100)) \
 		try cluster-2 ./test/faults "$(left 100)" -test.v -test.run '^TestCluster$'
 fi
+if [ "$(left 75)" -gt 30 ]; then
+	echo "== simulation: $((end - $(date +%s))) s left in all"
+	"$GO" run ./test/simulation -time "$(left 75)s" -from $((SRANDOM + 1000000)) || finish "simulation failed" 1
+fi
 # Their runs are long: one that begins late would take the time of what follows.
-late=1 STELE_SOAK=20 STELE_SOAK_END=$((began + seconds * 80 / 100)) \
-	try faults ./test/faults "$(left 85)" -test.v -test.skip '^TestCluster$'
+late=1 STELE_SOAK=20 STELE_SOAK_END=$((began + seconds * 85 / 100)) \
+	try faults ./test/faults "$(left 88)" -test.v -test.skip '^TestCluster$'
 
 packages=$(grep -rl --include='*_test.go' 'STELE_SOAK\|soakRuns' . | xargs -n1 dirname | sort -u | grep -v '^./test/faults$')
 late=1 round=0

@@ -15,6 +15,7 @@ type options struct {
 	seeds   int
 	from    uint64
 	one     bool // run from alone, and print its history
+	time    time.Duration
 	jobs    int
 	twice   bool
 	bug     string
@@ -45,6 +46,7 @@ func parse(args []string) options {
 	var o options
 	f := flag.NewFlagSet("simulate", flag.ExitOnError)
 	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
+	f.DurationVar(&o.time, "time", 0, "run seeds for so long, instead of -seeds")
 	f.Uint64Var(&o.from, "from", 1, "the first seed")
 	one := f.Uint64("seed", 0, "run this seed only, and print its history")
 	f.StringVar(&o.bugs, "bugs", "", "search for each planted bug whose name contains this, or for all, in at most -seeds seeds, and print a table")

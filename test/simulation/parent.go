@@ -39,17 +39,14 @@ func run(ctx context.Context, o options) error {
 	return r.report()
 }
 
-// build builds this package with the patched runtime.
+// build builds this package with the patched runtime and the planted bugs, of which each seed enables one or none.
 func build(ctx context.Context, o options, dir string) (program string, err error) {
 	program = filepath.Join(dir, "simulation")
-	var tags, args []string
-	if o.bug != "" || o.bugs != "" {
-		tags = append(tags, "plantedbugs")
-	}
+	var args []string
 	if o.cover != "" {
 		args = append(args, "-cover", "-coverpkg=github.com/steledb/stele/...")
 	}
-	return program, patch.Build(ctx, dir, "github.com/steledb/stele/test/simulation", program, tags, args...)
+	return program, patch.Build(ctx, dir, "github.com/steledb/stele/test/simulation", program, []string{"plantedbugs"}, args...)
 }
 
 // A runner runs seeds.
@@ -79,16 +76,22 @@ func (r *runner) all(ctx context.Context) {
 			}
 		})
 	}
-	for i := range r.o.seeds {
+	for i := 0; r.more(i) && ctx.Err() == nil; i++ {
 		select {
 		case seeds <- r.o.from + uint64(i):
-			continue
 		case <-ctx.Done():
 		}
-		break
 	}
 	close(seeds)
 	wg.Wait()
+}
+
+// more reports whether to run another seed after n.
+func (r *runner) more(n int) bool {
+	if r.o.time > 0 {
+		return time.Since(r.began) < r.o.time
+	}
+	return n < r.o.seeds
 }
 
 // seed runs one seed and prints what is wrong with it.
