@@ -68,6 +68,16 @@ func (m masterGroup) do(f func(*raftmeta.Group) error) error {
 	return f(group)
 }
 
+// Invite implements master.Group.
+func (m masterGroup) Invite(ctx context.Context, id string) (i master.Invitation, err error) {
+	err = m.do(func(g *raftmeta.Group) error {
+		made, err := g.Invite(ctx, id)
+		i = master.Invitation(made)
+		return err
+	})
+	return i, err
+}
+
 // Stage implements master.Group.
 func (m masterGroup) Stage(ctx context.Context, id string) error {
 	return m.do(func(g *raftmeta.Group) error { return g.AddNonvoter(ctx, id) })
