@@ -148,7 +148,7 @@
 //	    its invitation's, until its log has the entry of the invitation. That entry was
 //	    committed when the server was not a member, so the log then has every earlier
 //	    configuration that names it. This holds after any restart. No server gets a vote
-//	    while its invitation is pending.
+//	    before its log has the entry.
 //
 // # Messages
 //
