@@ -92,17 +92,33 @@ func (s *Service) Register(r method.Registrar) {
 // startVoting executes MethodStartVoting, whose header has been read. A master of an older version sends no invitation. Without one, a
 // node that was a voter before could vote again without what it acknowledged then.
 func (s *Service) startVoting(c *rpc.Call, h Header) error {
-	var i master.Invitation
-	if c.NumParams >= 5 {
-		i.Term, i.Index = c.Params.Uint(), c.Params.Uint()
-	}
-	switch err := c.Params.Err(); {
-	case err != nil:
-		return &rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", MethodStartVoting, err)}
-	case i == (master.Invitation{}):
-		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the master sent no invitation: its node has an older version"}
+	i, err := decodeInvitation(&c.Params, c.NumParams)
+	if err != nil {
+		return err
 	}
 	return s.BecomeVoter(c.Context(), h, i)
+}
+
+// appendStartVoting appends the parameters of MethodStartVoting.
+func appendStartVoting(e *wire.Encoder, h Header, i master.Invitation) {
+	e.Array(5)
+	h.AppendValues(e)
+	e.Uint(i.Term)
+	e.Uint(i.Index)
+}
+
+// decodeInvitation reads the invitation in n parameters, whose header has been read.
+func decodeInvitation(d *wire.Decoder, n int) (i master.Invitation, err error) {
+	if n >= 5 {
+		i.Term, i.Index = d.Uint(), d.Uint()
+	}
+	switch err := d.Err(); {
+	case err != nil:
+		return i, &rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", MethodStartVoting, err)}
+	case i.Term == 0 || i.Index == 0:
+		return i, &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the master sent no invitation: its node has an older version"}
+	}
+	return i, nil
 }
 
 // Admit admits a command of the master, or rejects it: see Gate.AdmitCall.
@@ -120,12 +136,7 @@ func (s *Service) Announce(ctx context.Context, id string, q metaapi.Sequencer) 
 // StartVoting implements master.Nodes.
 func (s *Service) StartVoting(ctx context.Context, id string, i master.Invitation, q metaapi.Sequencer) error {
 	defer s.Promote(id)() // it requests the authority's key meanwhile
-	return s.Peers.Call(ctx, id, MethodStartVoting, func(e *wire.Encoder) {
-		e.Array(5)
-		s.header(q).AppendValues(e)
-		e.Uint(i.Term)
-		e.Uint(i.Index)
-	}, nil)
+	return s.Peers.Call(ctx, id, MethodStartVoting, func(e *wire.Encoder) { appendStartVoting(e, s.header(q), i) }, nil)
 }
 
 // ToTabletServer sends a command to a tablet server.
