@@ -138,6 +138,7 @@ func (mc *memberChanger) addNonvoter(ctx context.Context, id string) error {
 		if m != nil {
 			return nil, nil
 		}
+		mc.contacts.forget(id)
 		return mc.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, changeTimeout), nil
 	})
 }

@@ -263,6 +263,24 @@ func TestInvite(t *testing.T) {
 	}
 }
 
+// TestReaddedServerIsNotKnown: nothing that the leader knows about a former member counts when it is
+// added again, as how far its log got.
+func TestReaddedServerIsNotKnown(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	id := l.changer.successor()
+	c.kill(id)
+	eventually(t, id+" is removed", func() bool { return l.Remove(t.Context(), id) == nil })
+	if err := l.AddNonvoter(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range l.Members() {
+		if m.ID == id && (m.Contact >= 0 || m.Match != 0) {
+			t.Errorf("it has answered %v ago, and has entries up to %d", m.Contact, m.Match)
+		}
+	}
+}
+
 // TestPromoteWithLatestConfiguration: a server does not get a vote before it has the configuration
 // that names it, without which it may not vote.
 func TestPromoteWithLatestConfiguration(t *testing.T) {

@@ -73,6 +73,10 @@ func TestFounding(t *testing.T) {
 		if all := v.ForMaster().Voters(); len(all) != 1 || all[0].ID != v.Self.ID() || all[0].Staged {
 			t.Errorf("voters %+v", all)
 		}
+		v.mu.unheard["n9"] = time.Now()
+		if v.ForMaster().Voters(); len(v.mu.unheard) != 0 {
+			t.Error("the silence of a server that is not in the group is remembered")
+		}
 		v.TransferLeadership(ctx) // there is no other voter
 		if err := v.Stop(); err != nil {
 			t.Fatal(err)
