@@ -30,6 +30,8 @@ type Group interface {
 	// Leads reports whether this node is the leader. The channel is closed when the leader changes.
 	Leads() (bool, <-chan struct{})
 	Voters() []Voter
+	// Invite returns an invitation for a node that is not in the group.
+	Invite(ctx context.Context, id string) (Invitation, error)
 	Stage(ctx context.Context, id string) error
 	Promote(ctx context.Context, id string) error
 	Remove(ctx context.Context, id string) error
@@ -43,9 +45,14 @@ type Group interface {
 type Nodes interface {
 	// Announce announces the master to a node, which then rejects the previous master.
 	Announce(ctx context.Context, id string, q api.Sequencer) error
-	// StartVoting starts the lock service on a node. It must run before the node is staged.
-	StartVoting(ctx context.Context, id string, q api.Sequencer) error
+	// StartVoting starts the lock service on a node, with an invitation. It must run before the node
+	// is staged.
+	StartVoting(ctx context.Context, id string, i Invitation, q api.Sequencer) error
 }
+
+// Invitation is a committed entry of the group's log. An invited node does not vote without it:
+// raftmeta.Invitation.
+type Invitation struct{ Index, Term uint64 }
 
 // Config is the environment of a master. All fields but Tablets are required.
 type Config struct {

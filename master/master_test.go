@@ -115,10 +115,15 @@ func (w *world) Announce(_ context.Context, id string, q api.Sequencer) error {
 	return nil
 }
 
-func (w *world) StartVoting(_ context.Context, id string, _ api.Sequencer) error {
+// worldInvitation is the only invitation of a world.
+var worldInvitation = Invitation{Index: 7, Term: 3}
+
+func (w *world) Invite(context.Context, string) (Invitation, error) { return worldInvitation, nil }
+
+func (w *world) StartVoting(_ context.Context, id string, i Invitation, _ api.Sequencer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.broken {
+	if w.broken || i != worldInvitation {
 		return errors.New("no answer")
 	}
 	w.attempts[id]++

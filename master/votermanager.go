@@ -118,7 +118,11 @@ func (v *voterManager) do(ctx context.Context, c Change) error {
 	g := v.cfg.Group
 	switch c.Kind {
 	case Stage:
-		if err := v.cfg.Nodes.StartVoting(ctx, c.ID, v.lock.Sequencer()); err != nil {
+		i, err := g.Invite(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		if err := v.cfg.Nodes.StartVoting(ctx, c.ID, i, v.lock.Sequencer()); err != nil {
 			return fmt.Errorf("start voting: %w", err)
 		}
 		return g.Stage(ctx, c.ID)

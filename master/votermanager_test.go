@@ -57,7 +57,9 @@ func (g *announcements) Announce(_ context.Context, id string, _ api.Sequencer) 
 	return nil
 }
 
-func (g *announcements) StartVoting(context.Context, string, api.Sequencer) error { return nil }
+func (g *announcements) StartVoting(context.Context, string, Invitation, api.Sequencer) error {
+	return nil
+}
 
 // TestAnnouncements: the master is announced to each live node every five seconds, and sooner to
 // one that did not answer.

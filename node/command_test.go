@@ -25,7 +25,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	const ofMaster = "master, sequencer, raft epoch"
 	want := map[string]string{
 		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", dialer.Method: "",
-		command.MethodHail: ofMaster, command.MethodStartVoting: ofMaster, command.MethodNudge: "",
+		command.MethodHail: ofMaster, command.MethodStartVoting: ofMaster + ", term, index", command.MethodNudge: "",
 		command.MethodHeld: "…, instance", command.MethodLoad: "…, instance, key, generation", command.MethodUnload: "…, instance, key",
 		command.MethodSort: "…, instance, dead, log, start, end", tabletadmin.MethodCompact: "table, all",
 		tabletadmin.MethodDescribe: "table, nil", tabletadmin.MethodSplit: "table, key, row", tabletadmin.MethodCompactOne: "table, key, all",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/assign"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
@@ -87,7 +88,10 @@ func (n *Node) newServices() {
 		Transport:   func() *certs.Transport { return n.security }, Signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, Cluster: n.ClusterID})
 	n.newCertificates()
 	n.commands = command.New(command.Config{Log: n.log, ID: n.self.ID, RaftEpoch: n.self.RaftEpoch, Peers: &n.peers, Master: theMaster, Meta: &n.meta, Gate: &n.epochs,
-		Serving: n.checkServing, BecomeVoter: func(ctx context.Context, h command.Header) error { return n.voter.StartVoting(ctx, h) }, Promote: n.authority.Promote})
+		Serving: n.checkServing, Promote: n.authority.Promote,
+		BecomeVoter: func(ctx context.Context, h command.Header, i master.Invitation) error {
+			return n.voter.StartVoting(ctx, h, i)
+		}})
 	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
 	n.tabletServer = tabletserver.New(tabletserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Addr: n.RPCAddr, Locks: n.locks, Catalog: &n.catalog,
 		Table: rows, Roots: n.roots, Store: n.blockStore.Store, Members: n.blobMembers, MetadataNodes: func() []string { return n.client.MetadataNodes() }, Commands: n.commands,

@@ -22,11 +22,11 @@ type memberChanger struct {
 // Only the leader knows Match and Lag of the other servers. list does not block.
 func (mc *memberChanger) list() []Member {
 	_, leads, term, _ := mc.lead.state()
-	_, leader := mc.raft.LeaderWithID()
+	leader := mc.leaderID()
 	last := mc.raft.LastIndex()
 	var members []Member
 	for _, s := range mc.raft.GetConfiguration().Configuration().Servers {
-		m := Member{ID: string(s.ID), Voter: s.Suffrage == raft.Voter, Leader: s.ID == leader}
+		m := Member{ID: string(s.ID), Voter: s.Suffrage == raft.Voter, Leader: string(s.ID) == leader}
 		if m.ID == mc.cfg.ID {
 			m.Match = last
 			members = append(members, m)
@@ -138,6 +138,7 @@ func (mc *memberChanger) addNonvoter(ctx context.Context, id string) error {
 		if m != nil {
 			return nil, nil
 		}
+		mc.contacts.forget(id)
 		return mc.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, changeTimeout), nil
 	})
 }
@@ -166,7 +167,7 @@ func (mc *memberChanger) promote(ctx context.Context, id string) error {
 			return nil, ErrNotMember
 		case m.Voter:
 			return nil, nil
-		case !mc.live(*m) || m.Lag > entriesPerWrite:
+		case mc.lags(*m):
 			return nil, behindError(m, mc.live(*m))
 		}
 		if err := mc.checkQuorum(members, "", id); err != nil {
@@ -176,14 +177,22 @@ func (mc *memberChanger) promote(ctx context.Context, id string) error {
 	})
 }
 
-// behind returns the lag of a server without a vote. It returns nil if the lag is at most one
-// message, if the server is a voter or not a member, or if this server does not lead.
+// lags reports whether a member without a vote must not get one yet: it does not answer, lacks more
+// than one message, or lacks the latest configuration. That configuration names it, and so it has the
+// entry of its invitation, without which it would not vote.
+func (mc *memberChanger) lags(m Member) bool {
+	configured, _ := mc.members.find(m.ID)
+	return !mc.live(m) || m.Match < configured || m.Lag > entriesPerWrite
+}
+
+// behind returns the lag of a server without a vote. It returns nil if the server does not lag, if it
+// is a voter or not a member, or if this server does not lead.
 func (mc *memberChanger) behind(id string) *BehindError {
 	if _, leads, term, _ := mc.lead.state(); !leads || term == 0 {
 		return nil
 	}
 	for _, m := range mc.list() {
-		if m.ID == id && !m.Voter && (!mc.live(m) || m.Match == 0 || m.Lag > entriesPerWrite) {
+		if m.ID == id && !m.Voter && mc.lags(m) {
 			return behindError(&m, mc.live(m))
 		}
 	}

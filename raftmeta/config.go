@@ -47,6 +47,10 @@ type Config struct {
 	// adds it (Group.AddNonvoter). It has no effect on any other directory.
 	Join bool
 
+	// Invitation is the leader's invitation of a server that joins (Group.Invite), which its directory
+	// then records. It is zero only for a server that was never a member of the group.
+	Invitation Invitation
+
 	// ID identifies this server in its group permanently: 1 to 64 bytes. Open rejects a directory
 	// that belongs to another id.
 	ID string

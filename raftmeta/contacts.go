@@ -61,6 +61,13 @@ func (c *contacts) matched(id string, term, match uint64) {
 	c.mu.of[id] = k
 }
 
+// forget removes the record of id, which is about to join the group, perhaps again.
+func (c *contacts) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.of, id)
+}
+
 // get returns the record of id.
 func (c *contacts) get(id string) contact {
 	c.mu.Lock()

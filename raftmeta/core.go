@@ -24,6 +24,7 @@ type core struct {
 	lead     *leadership
 	contacts *contacts
 	members  membership
+	invited  invited
 
 	// opened is set just before Open succeeds. Earlier failures are returned by Open instead.
 	opened atomic.Bool
@@ -76,16 +77,26 @@ func (c *core) fail(err error) {
 // start runs f in a goroutine that Close waits for before it stops raft.
 func (c *core) start(f func()) { c.workers.Go(f) }
 
+// leaderID returns the id of the leader as far as this server knows, or an empty string. A server that
+// calls no elections does not notice that the leader is gone otherwise.
+func (c *core) leaderID() string {
+	_, id := c.raft.LeaderWithID()
+	if c.invited.pending.Load() != nil && time.Since(c.raft.LastContact()) > 2*c.cfg.HeartbeatTimeout {
+		return ""
+	}
+	return string(id)
+}
+
 // notLeading returns the error for a server that does not serve: ErrNotReady while it leads and has
 // not caught up, and otherwise a *NotLeaderError with the leader as far as this server knows.
 func (c *core) notLeading() error {
-	_, id := c.raft.LeaderWithID()
-	if id == raft.ServerID(c.cfg.ID) {
+	id := c.leaderID()
+	if id == c.cfg.ID {
 		return ErrNotReady
 	}
-	e := &NotLeaderError{Leader: string(id)}
+	e := &NotLeaderError{Leader: id}
 	if id != "" && c.cfg.AddressOf != nil {
-		e.Address = c.cfg.AddressOf(string(id))
+		e.Address = c.cfg.AddressOf(id)
 	}
 	return e
 }

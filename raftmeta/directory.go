@@ -32,6 +32,8 @@ type dataDir struct {
 	// hasServerID is set if the log contains the id of its server; old logs do not. joined is set if
 	// the log still records that the server is joining, but already has entries or a snapshot.
 	hasServerID, joined bool
+	// snapshotIndex is the index of the newest snapshot when the directory was checked.
+	snapshotIndex uint64
 }
 
 // prepare creates the data directory if necessary, and locks out other processes.
@@ -107,6 +109,11 @@ func (d *dataDir) writeInitialState(conf *raft.Config) error {
 		return err
 	}
 	if d.cfg.Join {
+		if i := d.cfg.Invitation; i != (Invitation{}) {
+			if err := d.storeInvitation(i); err != nil {
+				return err
+			}
+		}
 		return d.store.SetUint64([]byte(storage.StableJoining), 1)
 	}
 	return raft.BootstrapCluster(conf, d.store, d.store, d.snaps, d.trans, raft.Configuration{
@@ -133,6 +140,8 @@ func (d *dataDir) check() error {
 	d.hasServerID = sum.ServerID != ""
 	d.joined = sum.Joining && (sum.Last > 0 || sum.Snapshot > 0)
 	d.logBytes = sum.BytesAfterSnapshot()
+	d.snapshotIndex = sum.Snapshot
+	d.invited.mu.stored = Invitation(sum.Invitation)
 	return d.members.restored(d.snaps)
 }
 

@@ -53,6 +53,8 @@
 //   - A file is marked as cached once the first session may cache this version of it.
 //   - A member is a server in Raft's configuration, voter or not. A joining server waits
 //     until the leader adds it, and gets a vote when it has caught up.
+//   - An invitation is a committed entry of the leader, made for a server that is not a
+//     member. It is pending until the server's log has the entry.
 //   - A read round is one request for the term of each voter, shared by all waiting reads and
 //     KeepAlives. To verify leadership is to have answers of a quorum to requests that were
 //     sent after the verification began.
@@ -66,6 +68,8 @@
 //	verifier.loop    Open        Close                   the current read round
 //	pollTerm         verifier    verifier.loop           one per other voter: its answer, 1 s
 //	memberLoop       Open        Close                   other voters, whether this server is a member
+//	admission.loop   Open,       Close, or the entry     the pending invitation; the log
+//	                 Invited     of the invitation
 //	detector.loop    Open        Close                   probing whether the leader's process has exited
 //	a change         its caller  raft's answer           the future of one membership change
 //	acceptLoop       Open        the transport           Config.Streams
@@ -139,6 +143,12 @@
 //	RM22. The log has no gap, and there is no gap between the newest snapshot and the log.
 //	RM23. A user never holds more than the Quota of the command that allocated it. The
 //	    recorded usage equals the actual usage, on every voter and after any restart.
+//	RM24. A server that joins with an empty log, which may have been a member before,
+//	    votes for no candidate, calls no election, and follows no leader of a term before
+//	    its invitation's, until its log has the entry of the invitation. That entry was
+//	    committed when the server was not a member, so the log then has every earlier
+//	    configuration that names it. This holds after any restart. No server gets a vote
+//	    before its log has the entry.
 //
 // # Messages
 //

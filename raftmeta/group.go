@@ -24,6 +24,7 @@ type Group struct {
 	verifier  *verifier
 	proposer  *proposer
 	changer   *memberChanger
+	admission *admission
 	snapshots *snapshotter
 	service   *lease.Service
 

@@ -48,8 +48,7 @@ func (g *Group) watchLeader() {
 // is empty if no leader is known. The leader may have been superseded: only the leader itself can
 // find out, by verifying its leadership.
 func (g *Group) Leader() (id string, term uint64) {
-	_, leader := g.raft.LeaderWithID()
-	return string(leader), g.raft.CurrentTerm()
+	return g.leaderID(), g.raft.CurrentTerm()
 }
 
 // LeaderChanges returns a channel that is closed when the result of Leader has changed. The caller

@@ -14,6 +14,9 @@ var (
 	// ErrNotMember means that the group has no server with that id.
 	ErrNotMember = errors.New("not a member of the group")
 
+	// ErrMember means that a server that is a member already cannot be invited.
+	ErrMember = errors.New("already a member of the group")
+
 	// ErrIsLeader means that the leader was asked to remove itself. Leadership must be transferred
 	// first. Nothing was changed.
 	ErrIsLeader = errors.New("this server leads the group: transfer leadership first")
@@ -86,15 +89,20 @@ type Member struct {
 // Only the leader knows Match and Lag of the other servers. Members does not block.
 func (g *Group) Members() []Member { return g.changer.list() }
 
-// AddNonvoter adds a server that receives the log and has no vote. It does nothing if the server is
-// a member already, voter or not. The change is committed when AddNonvoter returns nil. The error
+// OnlyMember reports whether this server is the group's only member, as far as it knows, and may lead it.
+func (g *Group) OnlyMember() bool {
+	return len(g.Members()) == 1 && g.invited.pending.Load() == nil
+}
+
+// AddNonvoter adds a server that receives the log and has no vote. The server must have an invitation:
+// see Invite. AddNonvoter does nothing if the server is a member already, voter or not. The change is committed when AddNonvoter returns nil. The error
 // is ErrChanging, ErrNotReady, a *NotLeaderError, ErrClosed or ctx's, and nothing was changed; or
 // ErrOutcomeUnknown, and the change may still commit.
 func (g *Group) AddNonvoter(ctx context.Context, id string) error {
 	return g.changer.addNonvoter(ctx, id)
 }
 
-// Promote gives a member a vote once it has caught up. It waits for that until ctx ends; the error
+// Promote gives a member a vote once it has caught up, and has the latest configuration. It waits for that until ctx ends; the error
 // is then a *BehindError and ctx's. A *QuorumError means that too few voters would be live, and
 // nothing was changed. Other errors are ErrNotMember and those of AddNonvoter.
 func (g *Group) Promote(ctx context.Context, id string) error { return g.changer.promote(ctx, id) }

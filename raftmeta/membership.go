@@ -94,6 +94,13 @@ func (m *membership) restored(snaps *storage.Snapshots) error {
 	return err
 }
 
+// find returns the index of the latest configuration, and whether it has that server.
+func (m *membership) find(id string) (index uint64, member bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.latest.index, serverOf(m.mu.latest.servers, id) != nil
+}
+
 // isMember reports whether id may be a member of the group. It is not if it is in neither the
 // committed configuration, whose index is returned, nor the latest one.
 func (m *membership) isMember(id string) (bool, uint64) {
@@ -135,9 +142,8 @@ func (g *Group) notMember(e *notMemberError) {
 	}
 }
 
-// memberLoop detects that this server was removed. A server without a vote and without contact from
-// a leader periodically asks the other voters. A server that still considers itself a voter learns
-// it when it requests votes. Raft itself does not notify a removed server.
+// memberLoop detects that this server was removed. A server that calls no elections, and has no contact
+// from a leader, periodically asks the other voters. Other servers learn it when they request votes. Raft itself does not notify a removed server.
 func (g *Group) memberLoop() {
 	tick := time.NewTicker(2 * g.cfg.HeartbeatTimeout)
 	defer tick.Stop()
@@ -149,7 +155,8 @@ func (g *Group) memberLoop() {
 		}
 		servers := g.raft.GetConfiguration().Configuration().Servers
 		self := serverOf(servers, g.cfg.ID)
-		if self != nil && self.Suffrage == raft.Voter || time.Since(g.raft.LastContact()) < 2*g.cfg.HeartbeatTimeout {
+		calls := self != nil && self.Suffrage == raft.Voter && g.invited.pending.Load() == nil
+		if calls || time.Since(g.raft.LastContact()) < 2*g.cfg.HeartbeatTimeout {
 			continue
 		}
 		for _, s := range servers {

@@ -64,6 +64,7 @@ func newGroup(cfg Config) *Group {
 		snapshots: newSnapshotter(c),
 	}
 	g.changer = &memberChanger{core: c, verifier: g.verifier}
+	g.admission = &admission{core: c, dir: g.dataDir}
 	g.dataDir.onStored = g.snapshots.entryStored
 	g.service = lease.NewService(serviceReplica{g}, g.machine, cfg.Clock, cfg.QuotaOf)
 	g.disk = diskSpace{
@@ -75,6 +76,7 @@ func newGroup(cfg Config) *Group {
 	c.trans.onRemoved = g.notMember
 	c.trans.connLost = g.detector.connLost
 	c.trans.isMember = g.members.isMember
+	c.trans.invited = &g.invited
 	c.trans.fail = g.fail
 	return g
 }
@@ -104,6 +106,9 @@ func (g *Group) open() error {
 	if err := g.finishJoin(); err != nil {
 		return err
 	}
+	if g.loadInvitation() {
+		conf.HeartbeatTimeout, conf.ElectionTimeout = never, never
+	}
 	if err := g.startRaft(conf); err != nil {
 		return err
 	}
@@ -130,6 +135,9 @@ func (g *Group) open() error {
 	g.start(g.proposer.answerLoop)
 	g.start(g.snapshots.loop)
 	g.start(g.serviceLoop)
+	if g.invited.pending.Load() != nil {
+		g.start(g.admission.loop)
+	}
 	return nil
 }
 
@@ -190,7 +198,7 @@ func (g *Group) checkMembers() error {
 		return fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
 	case g.cfg.Streams == nil && (n != 1 || self == nil):
 		return ErrNoStreams
-	case n == 1 && self != nil && self.Suffrage == raft.Voter:
+	case n == 1 && self != nil && self.Suffrage == raft.Voter && g.invited.pending.Load() == nil:
 		return electNow(g.raft, g.cfg.LeaderLease)
 	}
 	return nil

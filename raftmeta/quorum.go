@@ -176,7 +176,9 @@ func (v *verifier) requestTerms(as termPollers, ids []string) {
 // report no term above T. Proof: suppose that some server was elected in a later term before v0,
 // and let U be the first such term. Its voters were a majority of the candidate's configuration.
 // Each had a term of U or above when it voted, and ever since: raft stores the term before it
-// answers, and only its main goroutine changes it, upward (see transport.heartbeat). Our quorum is
+// answers, and only its main goroutine changes it, upward (see transport.heartbeat). A server that has
+// joined again with an empty log counts as another server: its former votes counted in configurations
+// before its removal, and it answers with at least the term of its invitation. Our quorum is
 // a majority of the latest configuration of this server, which led in T. The two configurations are
 // equal or adjacent. This server, having caught up, had an entry of T committed, so the candidate's
 // log had every entry ever committed in T. It therefore had all of this server's configurations

@@ -97,14 +97,8 @@ func (g *Group) inspect(ctx context.Context) (*Recovery, error) {
 	if err := g.openLog(storage.LogName); err != nil {
 		return nil, err
 	}
-	r, err := g.recovery(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(r.Voters)+len(r.Nonvoters) == 0 {
-		return nil, ErrNothingToRecover
-	}
-	return r, nil
+	g.loadInvitation()
+	return g.recovery(ctx)
 }
 
 func (g *Group) recover(ctx context.Context) (*Recovery, error) {
@@ -175,7 +169,7 @@ func (d *dataDir) recovery(ctx context.Context) (*Recovery, error) {
 	}
 	for _, s := range servers {
 		switch {
-		case string(s.ID) == d.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
+		case string(s.ID) == d.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1 && d.invited.pending.Load() == nil:
 			return nil, ErrOnlyVoter
 		case string(s.ID) == d.cfg.ID:
 		case s.Suffrage == raft.Voter:

@@ -109,7 +109,7 @@ func (t *transport) serveOne(f *frames, from string) error {
 	_ = f.SetReadDeadline(time.Time{})
 	k, request, err := decodeRequest(b, from)
 	if err == nil {
-		err = check(request, t.raft.CurrentTerm())
+		err = errors.Join(check(request, t.raft.CurrentTerm()), t.invited.check(request))
 	}
 	if err != nil {
 		return fmt.Errorf("message: %w", err)
@@ -203,7 +203,7 @@ func prepareAppend(a *raft.AppendEntriesRequest, end *storage.EntryID) {
 func (t *transport) answer(f *frames, k kind, request any, from string) (any, error) {
 	switch k {
 	case kindTerm:
-		return termAnswer(t.raft.CurrentTerm()), nil
+		return termAnswer(max(t.raft.CurrentTerm(), t.invited.oldest())), nil
 	case kindHeartbeat:
 		return t.heartbeat(request.(*raft.AppendEntriesRequest))
 	case kindAppend:
@@ -220,6 +220,9 @@ func (t *transport) answer(f *frames, k kind, request any, from string) (any, er
 
 // dispatch passes a request to raft's main goroutine and returns its answer.
 func (t *transport) dispatch(request any, body io.Reader) (any, error) {
+	if err := t.invited.mayVote(request); err != nil {
+		return nil, err
+	}
 	answer := make(chan raft.RPCResponse, 1)
 	select {
 	case t.requests <- raft.RPC{Command: request, Reader: body, RespChan: answer}:

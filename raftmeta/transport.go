@@ -61,6 +61,7 @@ type transport struct {
 	connLost func(from string)
 	// isMember reports whether the server is a member, and if not, since which entry.
 	isMember func(id string) (bool, uint64)
+	invited  *invited
 	// fail stops this server's service. It does not block.
 	fail func(error)
 
@@ -93,6 +94,7 @@ func newTransport(self string, streams Streams, log *slog.Logger, contacts *cont
 		streams:            streams,
 		log:                log,
 		contacts:           contacts,
+		invited:            &invited{},
 		requests:           make(chan raft.RPC),
 		answeredHeartbeats: make(chan raft.RPC, 1),
 		done:               make(chan struct{}),

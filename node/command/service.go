@@ -16,7 +16,7 @@ import (
 )
 
 // Commands of the master to nodes. Their parameters are the values of a Header: the master's node id, the sequencer of its lock, whose lock
-// generation is its epoch, and the Raft epoch.
+// generation is its epoch, and the Raft epoch. MethodStartVoting has the term and the index of the invitation, too.
 const (
 	// MethodHail announces the master to a node.
 	MethodHail = "cluster.hail"
@@ -29,15 +29,16 @@ const MethodNudge = "cluster.nudge"
 
 // Config is what the service needs.
 type Config struct {
-	Log         *slog.Logger
-	ID          func() string // of the node
-	RaftEpoch   func() uint64
-	Peers       Peers
-	Master      func() *master.Master // of this node, which may be no master
-	Meta        *namespace.Access
-	Gate        *Gate
-	Serving     func() error                              // returns nil while the node serves
-	BecomeVoter func(ctx context.Context, h Header) error // makes this node a voter
+	Log       *slog.Logger
+	ID        func() string // of the node
+	RaftEpoch func() uint64
+	Peers     Peers
+	Master    func() *master.Master // of this node, which may be no master
+	Meta      *namespace.Access
+	Gate      *Gate
+	Serving   func() error // returns nil while the node serves
+	// BecomeVoter makes this node a server of the group that invites it.
+	BecomeVoter func(ctx context.Context, h Header, i master.Invitation) error
 	// Promote is called before a node is made a voter, and its result after.
 	Promote func(node string) (done func())
 }
@@ -61,9 +62,9 @@ func (s *Service) Register(r method.Registrar) {
 		}
 		c.Reply(nil)
 	})
-	for method, do := range map[string]func(context.Context, Header) error{
-		MethodHail:        func(context.Context, Header) error { return nil },
-		MethodStartVoting: s.BecomeVoter,
+	for method, do := range map[string]func(*rpc.Call, Header) error{
+		MethodHail:        func(*rpc.Call, Header) error { return nil },
+		MethodStartVoting: s.startVoting,
 	} {
 		r.Handle(method, rpc.Spawned, authz.Guard{}, func(c *rpc.Call) {
 			var h Header
@@ -79,7 +80,7 @@ func (s *Service) Register(r method.Registrar) {
 				c.Fail(err)
 				return
 			}
-			if err := do(c.Context(), h); err != nil {
+			if err := do(c, h); err != nil {
 				c.Fail(reply.ToAPI(err))
 				return
 			}
@@ -88,12 +89,40 @@ func (s *Service) Register(r method.Registrar) {
 	}
 }
 
+// startVoting executes MethodStartVoting, whose header has been read. A master of an older version sends no invitation. Without one, a
+// node that was a voter before could vote again without what it acknowledged then.
+func (s *Service) startVoting(c *rpc.Call, h Header) error {
+	i, err := decodeInvitation(&c.Params, c.NumParams)
+	if err != nil {
+		return err
+	}
+	return s.BecomeVoter(c.Context(), h, i)
+}
+
+// appendStartVoting appends the parameters of MethodStartVoting.
+func appendStartVoting(e *wire.Encoder, h Header, i master.Invitation) {
+	e.Array(5)
+	h.AppendValues(e)
+	e.Uint(i.Term)
+	e.Uint(i.Index)
+}
+
+// decodeInvitation reads the invitation in n parameters, whose header has been read.
+func decodeInvitation(d *wire.Decoder, n int) (i master.Invitation, err error) {
+	if n >= 5 {
+		i.Term, i.Index = d.Uint(), d.Uint()
+	}
+	switch err := d.Err(); {
+	case err != nil:
+		return i, &rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", MethodStartVoting, err)}
+	case i.Term == 0 || i.Index == 0:
+		return i, &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the master sent no invitation: its node has an older version"}
+	}
+	return i, nil
+}
+
 // Admit admits a command of the master, or rejects it: see Gate.AdmitCall.
 func (s *Service) Admit(c *rpc.Call, h Header) error { return s.Gate.AdmitCall(c, h, s.Meta.Client) }
-
-func (s *Service) send(ctx context.Context, id, method string, q metaapi.Sequencer) error {
-	return s.Peers.Call(ctx, id, method, s.header(q).Append, nil)
-}
 
 func (s *Service) header(q metaapi.Sequencer) Header {
 	return Header{Master: s.ID(), Sequencer: q, RaftEpoch: s.RaftEpoch()}
@@ -101,13 +130,13 @@ func (s *Service) header(q metaapi.Sequencer) Header {
 
 // Announce implements master.Nodes.
 func (s *Service) Announce(ctx context.Context, id string, q metaapi.Sequencer) error {
-	return s.send(ctx, id, MethodHail, q)
+	return s.Peers.Call(ctx, id, MethodHail, s.header(q).Append, nil)
 }
 
 // StartVoting implements master.Nodes.
-func (s *Service) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
+func (s *Service) StartVoting(ctx context.Context, id string, i master.Invitation, q metaapi.Sequencer) error {
 	defer s.Promote(id)() // it requests the authority's key meanwhile
-	return s.send(ctx, id, MethodStartVoting, q)
+	return s.Peers.Call(ctx, id, MethodStartVoting, func(e *wire.Encoder) { appendStartVoting(e, s.header(q), i) }, nil)
 }
 
 // ToTabletServer sends a command to a tablet server.

@@ -1,6 +1,7 @@
 // Package voter is a node's member of the Raft group of the lock service (package raftmeta), if it has one. The paper's Chubby cell has
 // five replicas of its own (§4); here up to five nodes vote. The master chooses them: its command StartVoting makes this node create an
-// empty Raft log and wait to be added. When the group removes the node, the log is set aside.
+// empty Raft log and wait to be added. The command has an invitation, a committed entry of the group: until the log has it, the node does not
+// vote (raftmeta.Invitation). When the group removes the node, the log is set aside.
 //
 // The Raft epoch distinguishes the Raft groups of one cluster: "stele raft recover" makes a new group from a voter's log, with the next
 // epoch. A voter gives up its log for a group with a later epoch only if its own group has no leader, and only if the later group's leader

@@ -3,6 +3,8 @@ package voter
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/master"
@@ -52,7 +54,17 @@ func (m masterGroup) Voters() []master.Voter {
 	for _, x := range group.Members() {
 		all = append(all, master.Voter{ID: x.ID, Staged: !x.Voter, CaughtUp: caughtUp(x), Leader: x.Leader, Silent: m.v.silence(x)})
 	}
+	m.v.forget(all)
 	return all
+}
+
+// forget removes the record of servers that are not in the group. They may join again.
+func (v *Voter) forget(all []master.Voter) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	maps.DeleteFunc(v.mu.unheard, func(id string, _ time.Time) bool {
+		return !slices.ContainsFunc(all, func(x master.Voter) bool { return x.ID == id })
+	})
 }
 
 // caughtUpLag is the most entries that a server may lack to be promoted: Promote waits for the rest.
@@ -66,6 +78,16 @@ func (m masterGroup) do(f func(*raftmeta.Group) error) error {
 		return errNoVoter
 	}
 	return f(group)
+}
+
+// Invite implements master.Group.
+func (m masterGroup) Invite(ctx context.Context, id string) (i master.Invitation, err error) {
+	err = m.do(func(g *raftmeta.Group) error {
+		made, err := g.Invite(ctx, id)
+		i = master.Invitation(made)
+		return err
+	})
+	return i, err
 }
 
 // Stage implements master.Group.

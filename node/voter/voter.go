@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
@@ -129,14 +130,18 @@ func (v *Voter) Accept() {
 	}
 }
 
-// open opens the Raft log in dir. With join, a new log waits for the group's leader.
-func (v *Voter) open(dir string, join bool) error {
+// open opens the Raft log in dir. With an invitation, a new log waits for the leader of the group that invites the node.
+func (v *Voter) open(dir string, i *raftmeta.Invitation) error {
+	join, invitation := i != nil, raftmeta.Invitation{}
+	if join {
+		invitation = *i
+	}
 	feed := raftstreams.NewFeed(v.Claims.Addr())
 	log := v.Log.With("part", "raftmeta")
 	// High-priority blobs and logs use half of the reserve, and need the lock service: deleting
 	// a log changes its list.
 	group, err := raftmeta.Open(raftmeta.Config{
-		FS: v.FS, OpenLog: v.OpenLog, Dir: dir, ID: v.Self.ID(), Join: join, Logger: log, OnFatal: v.Fail, ReserveBytes: max(v.Reserve()/4, 1),
+		FS: v.FS, OpenLog: v.OpenLog, Dir: dir, ID: v.Self.ID(), Join: join, Invitation: invitation, Logger: log, OnFatal: v.Fail, ReserveBytes: max(v.Reserve()/4, 1),
 		OnRemoved: func() {
 			if err := v.stopVoting(); err != nil {
 				log.Error("voting not stopped", "err", err)
@@ -202,32 +207,42 @@ func (v *Voter) TransferLeadership(ctx context.Context) {
 	}
 }
 
-// StartVoting makes the node a server of the group. When it returns, the empty log exists, and the leader may add the node.
-func (v *Voter) StartVoting(ctx context.Context, m command.Header) error {
+// StartVoting makes the node a server of the group that invites it. When it returns, the node has a log with the invitation, which is empty
+// unless the node had one already, and the leader may add the node.
+func (v *Voter) StartVoting(ctx context.Context, m command.Header, i master.Invitation) error {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	if err := v.TakeAuthority(ctx, m.Master); err != nil {
 		return err
 	}
-	if group, _ := v.Group(); group != nil {
-		return nil
-	}
-	if err := v.CheckSpace(); err != nil {
+	// An invitation must not be used late: the node may have been a voter since.
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if own := v.Self.RaftEpoch(); m.RaftEpoch != own {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
 			Message: fmt.Sprintf("the group has epoch %d, but node %s has epoch %d", m.RaftEpoch, v.Self.ID(), own)}
 	}
+	if group, _ := v.Group(); group != nil {
+		return group.Invited(raftmeta.Invitation(i))
+	}
+	if err := v.CheckSpace(); err != nil {
+		return err
+	}
+	return v.join(m.RaftEpoch, raftmeta.Invitation(i))
+}
+
+// join creates an empty log with an invitation to the group of that epoch. The caller holds changing.
+func (v *Voter) join(epoch uint64, i raftmeta.Invitation) error {
 	dir := ""
 	err := v.Self.Change(func(f *identity.Folders) (err error) {
-		dir, err = f.BeginVoter(m.RaftEpoch)
+		dir, err = f.BeginVoter(epoch)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := v.open(dir, true); err != nil {
+	if err := v.open(dir, &i); err != nil {
 		return fmt.Errorf("become a voter: open the lock service's log: %w", err)
 	}
 	if err := v.Self.Change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
@@ -277,11 +292,11 @@ func (v *Voter) Start(ctx context.Context) (founding bool, err error) {
 	if dir == "" {
 		return false, nil
 	}
-	if err := v.open(dir, false); err != nil {
+	if err := v.open(dir, nil); err != nil {
 		return false, fmt.Errorf("open the lock service: %w", err)
 	}
 	// A single voter becomes leader at once; searching for a leader would take longer.
-	if group, _ := v.Group(); len(group.Members()) == 1 {
+	if group, _ := v.Group(); group.OnlyMember() {
 		if err := group.WaitReady(ctx); err != nil {
 			return false, fmt.Errorf("wait for the lock service: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
@@ -72,6 +73,10 @@ func TestFounding(t *testing.T) {
 		if all := v.ForMaster().Voters(); len(all) != 1 || all[0].ID != v.Self.ID() || all[0].Staged {
 			t.Errorf("voters %+v", all)
 		}
+		v.mu.unheard["n9"] = time.Now()
+		if v.ForMaster().Voters(); len(v.mu.unheard) != 0 {
+			t.Error("the silence of a server that is not in the group is remembered")
+		}
 		v.TransferLeadership(ctx) // there is no other voter
 		if err := v.Stop(); err != nil {
 			t.Fatal(err)
@@ -96,23 +101,43 @@ func TestBecomesVoter(t *testing.T) {
 	if err := v.ForMaster().Promote(ctx, "n9"); !errors.Is(err, errNoVoter) || v.ForMaster().Voters() != nil {
 		t.Errorf("without a vote: %v", err)
 	}
+	invitation := master.Invitation{Index: 9, Term: 2}
 	full := errors.New("disk is full")
 	v.CheckSpace = func() error { return full }
-	if err := v.StartVoting(ctx, command.Header{Master: "n9"}); !errors.Is(err, full) {
+	if err := v.StartVoting(ctx, command.Header{Master: "n9"}, invitation); !errors.Is(err, full) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	v.CheckSpace = func() error { return nil }
 	var refused *rpc.Error
-	if err := v.StartVoting(ctx, command.Header{Master: "n9", RaftEpoch: 7}); !errors.As(err, &refused) || !refused.Retryable {
+	if err := v.StartVoting(ctx, command.Header{Master: "n9", RaftEpoch: 7}, invitation); !errors.As(err, &refused) || !refused.Retryable {
 		t.Errorf("in another epoch: %v", err)
 	}
+	late, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := v.StartVoting(late, command.Header{Master: "n9"}, invitation); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its deadline: %v", err)
+	}
 	for range 2 { // the second changes nothing
-		if err := v.StartVoting(ctx, command.Header{Master: "n9"}); err != nil {
+		if err := v.StartVoting(ctx, command.Header{Master: "n9"}, invitation); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if votes, _ := v.Votes(); !votes || *published != 1 {
 		t.Errorf("votes %t, published %d times", votes, *published)
+	}
+	// It is started again while it waits, and without the master's next invitation.
+	if err := v.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if founding, err := v.Start(ctx); founding || err != nil {
+		t.Fatalf("founding %t, %v", founding, err)
+	}
+	invitation.Index++
+	if err := v.StartVoting(ctx, command.Header{Master: "n9"}, invitation); err != nil {
+		t.Error(err)
+	}
+	if err := v.StartVoting(ctx, command.Header{Master: "n9", RaftEpoch: 7}, invitation); !errors.As(err, &refused) || !refused.Retryable {
+		t.Errorf("to a group of another epoch: %v", err)
 	}
 	if err := v.stopVoting(); err != nil {
 		t.Fatal(err)

@@ -35,9 +35,12 @@ const (
 	logBucket         = "logs"
 	stableBucket      = "conf"
 	stableVoteCand    = "LastVoteCand"
-	// Added by this package: the id of the server, and whether it waits to be added to a group.
-	StableServerID = "ServerID"
-	StableJoining  = "Joining"
+	// Added by this package: the id of the server, whether it waits to be added to a group, and the
+	// entry of the invitation with which it does.
+	StableServerID        = "ServerID"
+	StableJoining         = "Joining"
+	StableInvitationTerm  = "InvitationTerm"
+	StableInvitationIndex = "InvitationIndex"
 )
 
 // LogSummary is the result of the check of a log file.
@@ -50,6 +53,8 @@ type LogSummary struct {
 	// to be added to a group.
 	ServerID string
 	Joining  bool
+	// Invitation is the entry of the server's invitation; zero if it has none.
+	Invitation EntryID
 }
 
 // boltCheck reads a log file from end to end without bbolt, which maps the file and trusts its
@@ -305,7 +310,7 @@ func (open OpenFunc) checkLog(fsys vfs.FS, file string) (LogSummary, []error, er
 }
 
 // stableKeys are raft's keys and ours.
-var stableKeys = []string{"CurrentTerm", "LastVoteTerm", stableVoteCand, StableServerID, StableJoining}
+var stableKeys = []string{"CurrentTerm", "LastVoteTerm", stableVoteCand, StableServerID, StableJoining, StableInvitationTerm, StableInvitationIndex}
 
 func (c *boltCheck) backend(b Backend) error {
 	for _, key := range stableKeys {
@@ -356,6 +361,10 @@ func (c *boltCheck) stable(at int64, flags uint32, key, value []byte) {
 		c.sum.ServerID = string(b)
 	case string(key) == StableJoining:
 		c.sum.Joining = binary.BigEndian.Uint64(b) != 0
+	case string(key) == StableInvitationTerm:
+		c.sum.Invitation.Term = binary.BigEndian.Uint64(b)
+	case string(key) == StableInvitationIndex:
+		c.sum.Invitation.Index = binary.BigEndian.Uint64(b)
 	}
 }
 

@@ -32,8 +32,9 @@
 // fields of raft.Log. Extensions has 5 bytes: the version, which is 1, and a CRC-32C,
 // big-endian, over index and term (8 bytes each), type (1), time in ns since 1970 (8), and
 // data, all big-endian. Raft's own values (term, vote) are followed by a CRC-32C, big-endian,
-// over key and value. This package adds two values: ServerID, the id of the server, and
-// Joining, 8 bytes big-endian, which is 1 while the server waits to be added to a group.
+// over key and value. This package adds values: ServerID, the id of the server; Joining, which is
+// 1 while the server waits to be added to a group; and InvitationTerm and InvitationIndex, of its
+// invitation (RM24). The last three have 8 bytes, big-endian.
 //
 // # Snapshot files
 //

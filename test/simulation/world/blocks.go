@@ -13,6 +13,9 @@ import (
 // waits 30 s for a node that is gone, scans each minute, and retries a copy after at most 5 minutes.
 const redundancyMax = 10 * time.Minute
 
+// fsckPause is the pause between two checks of all replicas.
+const fsckPause = 10 * time.Second
+
 // judgeBlocks waits until everything has all replicas, and then reads them all (SW4). It is done for
 // some plans, since it takes long.
 func (w inspector) judgeBlocks() {
@@ -47,11 +50,11 @@ func (w inspector) readReplicas(end time.Time) {
 			return
 		case len(bad) == 0 || w.corrupts():
 			return
-		case time.Now().After(end):
+		case time.Until(end) < fsckPause:
 			w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
 			return
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(fsckPause)
 	}
 }
 
