@@ -30,7 +30,8 @@ func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOp
 			continue
 		}
 		to, _ := r.route(ctx, m.rm.Row)
-		b, n := open[to.node.address()], m.Size()
+		addr := to.node.address()
+		b, n := open[addr], m.Size()
 		if b != nil && (len(b.todo) == t.client.cfg.BatchRows || b.bytes+n > t.client.cfg.BatchBytes) {
 			full := b
 			senders.start(func() { full.apply(ctx) })
@@ -38,7 +39,7 @@ func (t *Table) ApplyAll(ctx context.Context, ms []*RowMutation, opts ...ApplyOp
 		}
 		if b == nil {
 			b = &batch{table: t, ms: ms, errs: errs, opts: &o}
-			open[to.node.address()] = b
+			open[addr] = b
 		}
 		b.todo = append(b.todo, i)
 		b.bytes += n

@@ -108,9 +108,10 @@ func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) (
 	open := map[string][]int{} // by address; "" holds rows to be located later
 	for i := range rows {
 		to, _ := r.route(ctx, b.row(i))
-		open[to.node.address()] = append(open[to.node.address()], i)
-		if todo := open[to.node.address()]; len(todo) == size {
-			delete(open, to.node.address())
+		addr := to.node.address()
+		open[addr] = append(open[addr], i)
+		if todo := open[addr]; len(todo) == size {
+			delete(open, addr)
 			start(todo)
 		}
 	}

@@ -35,7 +35,7 @@ type group struct {
 // split groups the rows with these indexes by their servers.
 func (r *router) split(ctx context.Context, items []int, row func(int) []byte) []group {
 	var groups []group
-	at := map[string]int{}
+	at := map[string]int{} // indexes of groups, by address
 	for _, i := range items {
 		p, err := r.route(ctx, row(i))
 		if err != nil {
@@ -46,9 +46,10 @@ func (r *router) split(ctx context.Context, items []int, row func(int) []byte) [
 			}
 			continue
 		}
-		g, ok := at[p.node.address()]
+		addr := p.node.address()
+		g, ok := at[addr]
 		if !ok {
-			g, at[p.node.address()] = len(groups), len(groups)
+			g, at[addr] = len(groups), len(groups)
 			groups = append(groups, group{to: p})
 		}
 		groups[g].items = append(groups[g].items, i)

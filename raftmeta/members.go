@@ -95,16 +95,16 @@ func (g *Group) OnlyMember() bool {
 }
 
 // AddNonvoter adds a server that receives the log and has no vote. The server must have an invitation:
-// see Invite. AddNonvoter does nothing if the server is a member already, voter or not. The change is committed when AddNonvoter returns nil. The error
-// is ErrChanging, ErrNotReady, a *NotLeaderError, ErrClosed or ctx's, and nothing was changed; or
-// ErrOutcomeUnknown, and the change may still commit.
+// see Invite. AddNonvoter does nothing if the server is a member already, voter or not. The change is
+// committed when AddNonvoter returns nil. The error is ErrChanging, ErrNotReady, a *NotLeaderError,
+// ErrClosed or ctx's, and nothing was changed; or ErrOutcomeUnknown, and the change may still commit.
 func (g *Group) AddNonvoter(ctx context.Context, id string) error {
 	return g.changer.addNonvoter(ctx, id)
 }
 
-// Promote gives a member a vote once it has caught up, and has the latest configuration. It waits for that until ctx ends; the error
-// is then a *BehindError and ctx's. A *QuorumError means that too few voters would be live, and
-// nothing was changed. Other errors are ErrNotMember and those of AddNonvoter.
+// Promote gives a member a vote once it has caught up, and has the latest configuration. It waits for
+// that until ctx ends; the error is then a *BehindError and ctx's. A *QuorumError means that too few
+// voters would be live, and nothing was changed. Other errors are ErrNotMember and those of AddNonvoter.
 func (g *Group) Promote(ctx context.Context, id string) error { return g.changer.promote(ctx, id) }
 
 // Remove removes a server from the group. It does nothing if the server is not a member. A

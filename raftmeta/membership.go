@@ -143,7 +143,8 @@ func (g *Group) notMember(e *notMemberError) {
 }
 
 // memberLoop detects that this server was removed. A server that calls no elections, and has no contact
-// from a leader, periodically asks the other voters. Other servers learn it when they request votes. Raft itself does not notify a removed server.
+// from a leader, periodically asks the other voters. Other servers learn it when they request votes.
+// Raft itself does not notify a removed server.
 func (g *Group) memberLoop() {
 	tick := time.NewTicker(2 * g.cfg.HeartbeatTimeout)
 	defer tick.Stop()

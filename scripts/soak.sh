@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Repeats the random tests with new seeds until the time is over: scripts/soak.sh [TIME], as 30s, 10m or 2h.
 #
-# About two thirds of the time are TestCluster's: first one run of many short faults, FAULTS of them (500 for an hour) as
+# About three fifths of the time are TestCluster's: first one run of many short faults, FAULTS of them (500 for an hour) as
 # far as the time goes, then runs of long ones. A seventh is for seeds of the simulation, a seventh for the other tests of
 # test/faults, the rest for all packages with random tests, in turn; what is under way there when the time is over is given up. Tests that
 # take minutes are told by STELE_SOAK_END, in seconds since 1970, when to be done, with what they check.
@@ -93,7 +93,7 @@ if [ "$(left 60)" -gt 240 ]; then
 fi
 if [ "$(left 75)" -gt 30 ]; then
 	echo "== simulation: $((end - $(date +%s))) s left in all"
-	"$GO" run ./test/simulation -time "$(left 75)s" -from $((SRANDOM + 1000000)) || finish "simulation failed" 1
+	"$GO" run ./test/simulation -time "$(left 75)s" -from $((1000000 + (RANDOM << 15 | RANDOM))) || finish "simulation failed" 1
 fi
 # Their runs are long: one that begins late would take the time of what follows.
 late=1 STELE_SOAK=20 STELE_SOAK_END=$((began + seconds * 85 / 100)) \

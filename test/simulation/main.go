@@ -46,7 +46,7 @@ func parse(args []string) options {
 	var o options
 	f := flag.NewFlagSet("simulate", flag.ExitOnError)
 	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
-	f.DurationVar(&o.time, "time", 0, "run seeds for so long, instead of -seeds")
+	f.DurationVar(&o.time, "time", 0, "start new seeds for so long, with the build of the program, instead of -seeds")
 	f.Uint64Var(&o.from, "from", 1, "the first seed")
 	one := f.Uint64("seed", 0, "run this seed only, and print its history")
 	f.StringVar(&o.bugs, "bugs", "", "search for each planted bug whose name contains this, or for all, in at most -seeds seeds, and print a table")

@@ -21,6 +21,7 @@ import (
 
 // run builds the program with the patched runtime and runs the seeds.
 func run(ctx context.Context, o options) error {
+	end := time.Now().Add(o.time)
 	dir, err := os.MkdirTemp("", "stele-simulation-")
 	if err != nil {
 		return err
@@ -33,7 +34,7 @@ func run(ctx context.Context, o options) error {
 	if o.bugs != "" {
 		return huntAll(ctx, o, program)
 	}
-	r := runner{o: o, program: program, began: time.Now()}
+	r := runner{o: o, program: program, began: time.Now(), end: end}
 	r.summary.counts = map[string]int64{}
 	r.all(ctx)
 	return r.report()
@@ -54,6 +55,7 @@ type runner struct {
 	o       options
 	program string
 	began   time.Time
+	end     time.Time // of options.time
 	stop    context.CancelFunc
 	mu      sync.Mutex
 	summary struct {
@@ -89,7 +91,7 @@ func (r *runner) all(ctx context.Context) {
 // more reports whether to run another seed after n.
 func (r *runner) more(n int) bool {
 	if r.o.time > 0 {
-		return time.Since(r.began) < r.o.time
+		return time.Now().Before(r.end)
 	}
 	return n < r.o.seeds
 }

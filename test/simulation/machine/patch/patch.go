@@ -33,7 +33,7 @@ var edits = []edit{
 	{"runtime/proc.go", "\tneedUnlock := true\n", "\tneedUnlock := false\n"},
 	{"runtime/proc.go", "\tneedUnlock = false\n\tunlockOSThread()\n", "\tneedUnlock = false\n"},
 	{"runtime/proc.go", `const haveSysmon = GOARCH != "wasm"`, `const haveSysmon = false`},
-	// The runtime's own goroutines do not count.
+	// The global queue is looked at after 61 goroutines of processes; goroutines of the runtime, as of a collection, do not count.
 	{"runtime/proc.go", "\tif pp.schedtick%61 == 0 && !sched.runq.empty() {\n", "\tif simSwitched%61 == 0 && !sched.runq.empty() {\n"},
 
 	{"runtime/proc.go", "\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n", "\tprocs = 1\n\tsched.customGOMAXPROCS = true\n\tdebug.gcstoptheworld = 2\n\tif procresize(procs) != nil {\n\t\tthrow(\"unknown runnable goroutine during bootstrap\")\n"},
@@ -89,8 +89,8 @@ var edits = []edit{
 	// Callers of cheaprand that decide what the program does. Its others depend on the thread.
 	{"runtime/select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := randn(uint32(norder + 1))\n"},
 	{"runtime/sema.go", "\ts.ticket = cheaprand() | 1\n", "\ts.ticket = rand32() | 1\n"},
-	// Timers that expire at the same time run in an order of its own, not in that of the heap, into which the addresses of a select's
-	// channels decide when a timer is put.
+	// Timers that expire at the same time run in a random order, not in that of the heap: a select puts the timers of its channels into
+	// the heap in the order of the channels' addresses.
 	{"runtime/time.go", "\tt.f = f\n\tt.arg = arg\n}\n\n// A timers is", "\tt.f = f\n\tt.arg = arg\n\tt.rand = rand32()\n}\n\n// A timers is"},
 	// Hash keys and the base of the heap.
 	{"runtime/rand.go", "\tglobalRand.state.Init(*seed)\n", "\t*seed = [32]byte{1}\n\tglobalRand.state.Init(*seed)\n"},
