@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 )
@@ -22,13 +23,17 @@ const (
 	epochTimeout = 3 * time.Second
 )
 
-// SettleEpoch makes the node's epoch and that of /cluster, which was just read, equal.
+// SettleEpoch makes the node's epoch and that of /cluster, which was just read, equal. A voter whose group has no leader read /cluster
+// from another group: if that is a later one, the voter gives up its log.
 func (v *Voter) SettleEpoch(ctx context.Context, c namespace.ClusterFile) error {
 	own := v.Self.RaftEpoch()
 	group, _ := v.Group()
 	switch {
 	case c.Epoch == own:
 		return nil
+	case group != nil && c.Epoch > own && leaderless(group):
+		v.Log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.Epoch, "old_epoch", own)
+		return v.giveUpLog(c.Epoch)
 	case group == nil || c.Epoch > own:
 		return v.Self.Change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.Epoch) })
 	}
@@ -48,6 +53,11 @@ func (v *Voter) SettleEpoch(ctx context.Context, c namespace.ClusterFile) error 
 	}
 	v.Log.Warn("lock service recovered from this node's state", "epoch", own)
 	return nil
+}
+
+func leaderless(group *raftmeta.Group) bool {
+	leader, _ := group.Leader()
+	return leader == ""
 }
 
 // livingGroup asks the other nodes for a group with an epoch before own, and returns its status if it has a leader.
@@ -151,7 +161,7 @@ func (v *Voter) setLogAside(epoch uint64) error {
 // every two seconds, by one goroutine.
 func (v *Voter) CheckEpochs(members []gossip.Member) {
 	if group, _ := v.Group(); group != nil {
-		if leader, _ := group.Leader(); leader != "" {
+		if !leaderless(group) {
 			v.leaderless = time.Time{}
 			return
 		}

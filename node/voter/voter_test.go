@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 )
@@ -147,4 +148,33 @@ func TestBecomesVoter(t *testing.T) {
 			t.Errorf("votes %t, voter %t, published %d times", votes, f.Voter(), *published)
 		}
 	})
+}
+
+// A voter that was left out of a recovery may reach the recovered group before it notices that its own has no leader. It then gives up
+// its log: with the log open, it would take part in the recovered group's elections with the old log.
+func TestLeftBehindByRecovery(t *testing.T) {
+	v, _ := testVoter(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := v.Self.Join("c1"); err != nil {
+		t.Fatal(err)
+	}
+	i := master.Invitation{Index: 1000, Term: 9} // the node waits for a log that never comes
+	if err := v.StartVoting(ctx, command.Header{Master: "n1", RaftEpoch: v.Self.RaftEpoch()}, i); err != nil {
+		t.Fatal(err)
+	}
+	if votes, _ := v.Votes(); !votes {
+		t.Fatal("no group before")
+	}
+	if err := v.SettleEpoch(ctx, namespace.ClusterFile{Name: "c1", Epoch: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if votes, _ := v.Votes(); votes || v.Self.RaftEpoch() != 2 {
+		t.Errorf("votes %t, epoch %d", votes, v.Self.RaftEpoch())
+	}
+	var stays bool
+	v.Self.View(func(f *identity.Folders) { stays = f.Voter() })
+	if stays {
+		t.Error("the node would vote after a restart")
+	}
 }
