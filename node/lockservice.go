@@ -111,7 +111,7 @@ const lockMessageTimeout = 10 * time.Second
 // newVoter creates the node's voter, which accepts Raft's connections from claims.
 func (n *Node) newVoter(claims net.Listener) *voter.Voter {
 	cfg := voter.Config{
-		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses,
+		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses, Members: n.members.Gossiped,
 		Dial: connector{n}.toNode, DialAny: connector{n}.toAny,
 		FS: n.cfg.FS, OpenLog: n.cfg.OpenRaftLog,
 		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.disks.Reserve, CheckSpace: n.disks.CheckVoteSpace,

@@ -2,11 +2,13 @@ package voter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
@@ -19,6 +21,12 @@ import (
 const (
 	// epochPatience is how long a voter's group must have had no leader before the voter accepts another group.
 	epochPatience = 5 * time.Second
+	// settleTime is how long a recovered voter waits for a leader of the old group.
+	settleTime = 5 * time.Second
+	// returnPatience is how long a starting voter waits for a node with a later epoch to confirm it, longer than that node needs; returnPoll
+	// is the pause between two attempts.
+	returnPatience = 20 * time.Second
+	returnPoll     = 200 * time.Millisecond
 	// epochTimeout bounds requests to other nodes.
 	epochTimeout = 3 * time.Second
 )
@@ -38,7 +46,10 @@ func (v *Voter) SettleEpoch(ctx context.Context, c namespace.ClusterFile) error 
 		return v.Self.Change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.Epoch) })
 	}
 	v.Enter("the other nodes, to verify that the lock service does not run without this one")
-	if other := v.livingGroup(ctx, own); other != nil {
+	if other, err := v.awaitLivingGroup(ctx, own); err != nil || other != nil {
+		if err != nil {
+			return err
+		}
 		return v.undoRecovery(other)
 	}
 	// No node or client reaches the recovered lock service, and gets an id, before the epoch is settled.
@@ -58,6 +69,20 @@ func (v *Voter) SettleEpoch(ctx context.Context, c namespace.ClusterFile) error 
 func leaderless(group *raftmeta.Group) bool {
 	leader, _ := group.Leader()
 	return leader == ""
+}
+
+// awaitLivingGroup calls livingGroup until one call began settleTime after the start of the node. Old voters that start later see its epoch
+// and wait (checkReturn). Those that started before have elected a leader by then, if they are a majority.
+func (v *Voter) awaitLivingGroup(ctx context.Context, own uint64) (*api.RaftStatus, error) {
+	for {
+		left := settleTime - time.Since(v.started)
+		if other := v.livingGroup(ctx, own); other != nil || left <= 0 {
+			return other, nil
+		}
+		if err := timing.Sleep(ctx, left); err != nil {
+			return nil, fmt.Errorf("wait for a leader of the old lock service: %w", err)
+		}
+	}
 }
 
 // livingGroup asks the other nodes for a group with an epoch before own, and returns its status if it has a leader.
@@ -99,20 +124,47 @@ func (v *Voter) askGroups(ctx context.Context, timeout time.Duration, wanted fun
 const returnTimeout = time.Second
 
 // checkReturn makes a starting voter give up its log if the lock service was recovered without it: other old voters may be starting,
-// too, and together be a majority of the old group. The caller holds changing.
+// too, and together be a majority of the old group. While a node has a later epoch that no leader confirms yet, the voter waits: that node
+// is about to verify that the old group has no leader.
 func (v *Voter) checkReturn(ctx context.Context) error {
+	old := false
+	v.Self.View(func(f *identity.Folders) { old = f.Voter() && !f.Founding })
+	if !old {
+		return nil
+	}
 	own := v.Self.RaftEpoch()
-	_, addr := v.askGroups(ctx, returnTimeout, func(s *api.RaftStatus) bool { return s.RaftEpoch > own })
-	if addr == "" {
-		return nil
+	for {
+		_, addr := v.askGroups(ctx, returnTimeout, func(s *api.RaftStatus) bool { return s.RaftEpoch > own })
+		addrs := laterNodes(v.Members(), own)
+		if addr != "" {
+			addrs = append(addrs, addr)
+		}
+		if len(addrs) == 0 {
+			return nil
+		}
+		c, err := v.readCluster(addrs)
+		switch {
+		case err == nil && c.Name == v.Self.Cluster() && c.Epoch > own:
+			v.Log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.Epoch, "old_epoch", own)
+			return v.giveUpLog(c.Epoch)
+		case time.Since(v.started) > returnPatience:
+			v.Log.Warn("later lock service not confirmed", "nodes", addrs, "err", err)
+			return nil
+		}
+		if err := timing.Sleep(ctx, returnPoll); err != nil {
+			return fmt.Errorf("wait for the recovered lock service: %w", err)
+		}
 	}
-	c, err := v.readCluster(session.Addresses{addr})
-	if err != nil || c.Name != v.Self.Cluster() || c.Epoch <= own {
-		v.Log.Warn("later lock service not confirmed", "node", addr, "err", err)
-		return nil
+}
+
+// laterNodes returns the addresses of the other nodes that are alive and have a later epoch, by gossip.
+func laterNodes(members []gossip.Member, own uint64) (addrs session.Addresses) {
+	for _, m := range members {
+		if !m.Self && m.State == gossip.Alive && m.RaftEpoch > own {
+			addrs = append(addrs, m.RPC)
+		}
 	}
-	v.Log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.Epoch, "old_epoch", own)
-	return v.setLogAside(c.Epoch)
+	return addrs
 }
 
 func (v *Voter) askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus, error) {
@@ -125,13 +177,17 @@ func (v *Voter) askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus
 	return s, conn.Call(ctx, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode)
 }
 
-// undoRecovery sets the recovered log aside, because the group that it was to replace has a leader.
+// ErrStillRuns ends the start of a node on which the lock service was recovered although the old group has a leader. The node's recovered
+// log was set aside, so the node is part of the old group's cluster at its next start.
+var ErrStillRuns = errors.New("the lock service was recovered on this node, but it still runs without it")
+
+// undoRecovery sets the recovered log aside, because the group that it was to replace has a leader. It returns an ErrStillRuns.
 func (v *Voter) undoRecovery(other *api.RaftStatus) error {
 	if err := v.giveUpLog(other.RaftEpoch); err != nil {
 		return err
 	}
-	return fmt.Errorf("the lock service was recovered on this node, but it still runs without it, led by %s (%s): "+
-		"the recovered log was set aside; restart this node and it is part of that cluster as before", other.LeaderName, other.Leader)
+	return fmt.Errorf("%w, led by %s (%s): the recovered log was set aside; restart this node and it is part of that cluster as before",
+		ErrStillRuns, other.LeaderName, other.Leader)
 }
 
 // giveUpLog closes the node's group, sets its log aside and takes over the epoch of another group.
@@ -173,12 +229,7 @@ func (v *Voter) CheckEpochs(members []gossip.Member) {
 		}
 	}
 	own := v.Self.RaftEpoch()
-	var addrs session.Addresses
-	for _, m := range members {
-		if !m.Self && m.State == gossip.Alive && m.RaftEpoch > own {
-			addrs = append(addrs, m.RPC)
-		}
-	}
+	addrs := laterNodes(members, own)
 	if len(addrs) == 0 {
 		return
 	}

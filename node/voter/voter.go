@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/raftstreams"
@@ -32,6 +33,8 @@ type Config struct {
 	// AddressOf returns the current address of a node, Addresses those of all other nodes that are known.
 	AddressOf func(id string) (string, bool)
 	Addresses func() []string
+	// Members returns the nodes that gossip knows, with their epochs.
+	Members func() []gossip.Member
 	// Dial connects to a node at an address, DialAny to any node of the cluster at one.
 	Dial    func(ctx context.Context, id, addr string) (net.Conn, error)
 	DialAny func(ctx context.Context, addr string) (net.Conn, error)
@@ -61,6 +64,8 @@ type Voter struct {
 	Config
 	// leaderless is the time since which the node's own group has had no leader; zero if it has one. Owned by checkEpochs.
 	leaderless time.Time
+	// started is when Start was called: gossip publishes the node's epoch at least since.
+	started time.Time
 	// changing serializes opening and closing. Held across I/O, and before mu.
 	changing sync.Mutex
 	// mu guards the fields in it. Never held across I/O.
@@ -272,23 +277,19 @@ func (v *Voter) stopVoting() error {
 
 // Start opens the node's Raft group, if it has one, and reports whether that founds the cluster.
 func (v *Voter) Start(ctx context.Context) (founding bool, err error) {
-	// Gossip runs already, and may reveal that the log was left behind.
+	v.started = time.Now()
+	if err := v.checkReturn(ctx); err != nil {
+		return false, err
+	}
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	dir := ""
-	look := func(f *identity.Folders) {
-		dir, founding = "", f.Founding
+	v.Self.View(func(f *identity.Folders) {
+		founding = f.Founding
 		if f.Voter() || f.Founding {
 			dir = f.RaftDir()
 		}
-	}
-	v.Self.View(look)
-	if dir != "" && !founding {
-		if err := v.checkReturn(ctx); err != nil {
-			return false, err
-		}
-		v.Self.View(look)
-	}
+	})
 	if dir == "" {
 		return false, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta"
@@ -34,7 +35,7 @@ func testVoter(t *testing.T) (v *Voter, published *int) {
 	self.Open(folders)
 	v = New(Config{
 		Ctx: t.Context(), Log: slog.New(slog.DiscardHandler), Claims: l, Self: self,
-		AddressOf: func(string) (string, bool) { return "", false }, Addresses: func() []string { return nil },
+		AddressOf: func(string) (string, bool) { return "", false }, Addresses: func() []string { return nil }, Members: func() []gossip.Member { return nil },
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
 		QuotaOf: func(string) raftmeta.Quota { return raftmeta.Quota{} }, Reserve: func() int64 { return 0 }, CheckSpace: func() error { return nil },
 		TakeAuthority: func(context.Context, string) error { return nil }, Publish: func() { *published++ }, Enter: func(string) {},
@@ -176,5 +177,38 @@ func TestLeftBehindByRecovery(t *testing.T) {
 	v.Self.View(func(f *identity.Folders) { stays = f.Voter() })
 	if stays {
 		t.Error("the node would vote after a restart")
+	}
+}
+
+// While another node has a later epoch, because it is about to replace the lock service with its recovered log, a starting voter of the old
+// group does not open its log.
+func TestStartDuringRecovery(t *testing.T) {
+	v, _ := testVoter(t)
+	v.DialAny = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no network") }
+	if err := v.Self.Join("c1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.StartVoting(t.Context(), command.Header{Master: "n1"}, master.Invitation{Index: 9, Term: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	recovered := gossip.Member{Meta: gossip.Meta{ID: "n2", RPC: "127.0.0.1:1", RaftEpoch: 1}, State: gossip.Alive}
+	v.Members = func() []gossip.Member { return []gossip.Member{recovered} }
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := v.Start(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("during a recovery: %v", err)
+	}
+	if votes, _ := v.Votes(); votes {
+		t.Error("the old log is open during a recovery")
+	}
+	recovered.State = gossip.Dead
+	if _, err := v.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if votes, _ := v.Votes(); !votes {
+		t.Error("the log is not opened when the other node is gone")
 	}
 }

@@ -46,7 +46,8 @@
 //	SW2. One server: at no instant do two nodes serve a row, each with a lease that is valid by its own clock.
 //	SW3. METADATA: at each time the tablets of each table that exists cover the key space once. In the end servers serve exactly these.
 //	SW4. Replicas: in the end all extents and logs have all replicas within redundancyMax, and all of them can be read.
-//	SW5. Exits: a process ends by itself only after a fault of its disk, or when its node was removed.
+//	SW5. Exits: a process ends by itself only after a fault of its disk, when its node was removed, or when the
+//	    lock service was recovered on it although old voters elected a leader.
 //	SW6. Bounds: a healed node has about as many goroutines as one before the faults.
 //	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
 package world

@@ -1,5 +1,11 @@
 package world
 
+import (
+	"errors"
+
+	"github.com/steledb/stele/node/voter"
+)
+
 // hostMarks is what judges know about a host.
 type hostMarks struct {
 	id    string // of the last node that served
@@ -23,9 +29,13 @@ func (h *host) sound() {
 	}
 }
 
-// judgeExit judges the end of a process that was not stopped: it needs a fault of the disk, or a
-// removal (SW5).
+// judgeExit judges the end of a process that was not stopped: it needs a fault of the disk, a removal,
+// or a recovery of the lock service that old voters came before (SW5).
 func (h *host) judgeExit(process int, err error) {
+	if errors.Is(err, voter.ErrStillRuns) {
+		h.w.count("recoveries undone")
+		return
+	}
 	if h.gone || h.trouble || h.corrupted || process == h.troubledBy {
 		h.w.count("exits with a cause")
 		return
