@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/steledb/stele/blobfs/gc"
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/internal/machine"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/authz"
@@ -14,6 +16,7 @@ import (
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/raftmeta/storage"
 )
 
@@ -88,10 +91,27 @@ type Config struct {
 
 	Logger *slog.Logger // nil discards
 
-	metadataSplitBytes  int64         // if not zero, for tests
+	Tuning Tuning
+
 	tabletsRequestedMax int64         // if not zero, for tests
 	rolloverPeriod      time.Duration // if not zero, for tests
 	keysByHand          bool          // for tests, which make each step of a rotation of the gossip key themselves
+}
+
+// Tuning has sizes and periods of a node's parts. Zero values mean the defaults of these parts, which suit all clusters. Tests choose small
+// ones, so that what is rare otherwise happens often: snapshots, compactions, rounds of garbage collection.
+type Tuning struct {
+	// SnapshotBytes and TrailingLogs of the lock service are those of raftmeta.Config.
+	SnapshotBytes int64
+	TrailingLogs  uint64
+	// Tablets has the sizes of tablets and of commit logs.
+	Tablets tabletserver.Sizes
+	// Repair configures the repair of extents, except Workers, which the memory decides. It must be the same on all nodes.
+	Repair repair.Config
+	// GC configures garbage collection. It must be the same on all nodes.
+	GC gc.Config
+	// SweepDelay is the time between becoming master and the first garbage collection. Zero means 10 min.
+	SweepDelay time.Duration
 }
 
 // MemoryMin is the least memory of a node.

@@ -113,7 +113,7 @@ func (n *Node) newVoter(claims net.Listener) *voter.Voter {
 	cfg := voter.Config{
 		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses, Members: n.members.Gossiped,
 		Dial: connector{n}.toNode, DialAny: connector{n}.toAny,
-		FS: n.cfg.FS, OpenLog: n.cfg.OpenRaftLog,
+		FS: n.cfg.FS, OpenLog: n.cfg.OpenRaftLog, SnapshotBytes: n.cfg.Tuning.SnapshotBytes, TrailingLogs: n.cfg.Tuning.TrailingLogs,
 		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.disks.Reserve, CheckSpace: n.disks.CheckVoteSpace,
 		TakeAuthority: n.authority.TakeFrom, Publish: n.members.Publish, Enter: n.life.enter, Fail: n.life.fail,
 	}

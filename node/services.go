@@ -75,6 +75,7 @@ func (n *Node) newServices() {
 			return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: connector{n}.toAny})
 		}})
 	n.blockStore = blockstore.New(blockstore.Config{Background: &n.background, Log: n.log, FS: n.cfg.FS, DataDirs: n.cfg.DataDirs, ExtentBytes: n.cfg.ExtentBytes, Reserve: n.disks.Reserve,
+		Repair: n.cfg.Tuning.Repair, GC: n.cfg.Tuning.GC,
 		Budget: n.cfg.budget(), Locks: n.locks, Meta: &n.meta, Catalog: &n.catalog, Members: n.blobMembers, Unready: n.unready})
 	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
 		Authz: n.authz, Group: func() lockserver.Group {
@@ -95,7 +96,7 @@ func (n *Node) newServices() {
 	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
 	n.tabletServer = tabletserver.New(tabletserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Addr: n.RPCAddr, Locks: n.locks, Catalog: &n.catalog,
 		Table: rows, Roots: n.roots, Store: n.blockStore.Store, Members: n.blobMembers, MetadataNodes: func() []string { return n.client.MetadataNodes() }, Commands: n.commands,
-		Fail: n.life.fail, Budget: n.cfg.budget(), Reservation: &n.reservation, MetadataSplitBytes: n.cfg.metadataSplitBytes})
+		Fail: n.life.fail, Budget: n.cfg.budget(), Reservation: &n.reservation, Sizes: n.cfg.Tuning.Tablets})
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		Peers: &n.peers, Epochs: &n.epochs, ID: n.self.ID, MasterEpoch: masterEpoch, CheckUser: n.users.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
@@ -112,7 +113,7 @@ func (n *Node) newServices() {
 		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster})
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, FS: n.cfg.FS, NodeName: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.blockStore.Store, Members: func() *members.Blobs { return n.blobMembers },
-		MasterEpoch: masterEpoch, Roots: n.roots})
+		MasterEpoch: masterEpoch, Roots: n.roots, SweepDelay: n.cfg.Tuning.SweepDelay})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()

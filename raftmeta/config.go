@@ -118,8 +118,13 @@ type Config struct {
 	// SnapshotBytes is the minimum size of the log since the last snapshot, in bytes, that starts a
 	// new snapshot. If the namespace is larger, its size is the minimum, so that snapshots at most
 	// double the bytes written. Zero means 16 MiB: a restart replays some 80,000 small commands in
-	// a second; at least 64 KiB.
+	// a second; at least 4 KiB.
 	SnapshotBytes int64
+
+	// TrailingLogs is the number of entries that stay in the log after a snapshot covers them, for
+	// followers that are behind: those further behind receive the snapshot. Zero means 1024. An entry
+	// has at most 256 KiB, so this is also a bound of 256 MiB.
+	TrailingLogs uint64
 
 	// ReserveBytes is the free disk space that is kept for the log. With less, Set fails with
 	// ErrDiskFull. Zero means 64 MiB.
@@ -134,6 +139,8 @@ const NamespaceBytesMax = fsm.NamespaceBytesMax
 
 const (
 	idBytesMax = 64
+	// trailingLogs is the default of TrailingLogs.
+	trailingLogs = 1024
 	// stallTimeoutMax bounds StallTimeout if there are several voters.
 	stallTimeoutMax = 3 * time.Second
 )
@@ -168,6 +175,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.SnapshotBytes == 0 {
 		c.SnapshotBytes = 16 << 20
 	}
+	if c.TrailingLogs == 0 {
+		c.TrailingLogs = trailingLogs
+	}
 	if c.ReserveBytes == 0 {
 		c.ReserveBytes = 64 << 20
 	}
@@ -192,8 +202,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("raftmeta config: commit timeout is %v, at least 1ms", c.CommitTimeout)
 	case c.Join && c.Streams == nil:
 		return errors.New("raftmeta config: a server without streams cannot join a group")
-	case c.SnapshotBytes < 64<<10:
-		return fmt.Errorf("raftmeta config: %d snapshot bytes, at least 64 KiB", c.SnapshotBytes)
+	case c.SnapshotBytes < 4<<10:
+		return fmt.Errorf("raftmeta config: %d snapshot bytes, at least 4 KiB", c.SnapshotBytes)
 	case c.ReserveBytes < 0:
 		return fmt.Errorf("raftmeta config: %d reserve bytes", c.ReserveBytes)
 	}

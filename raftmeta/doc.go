@@ -118,7 +118,7 @@
 //	RM8. Every parent of a node is a directory.
 //	RM9. Memory and disk are bounded: NamespaceBytesMax and NodesMax for the namespace,
 //	    inFlightBytesMax for commands, and for the log the larger of
-//	    Config.SnapshotBytes and the size of the namespace, plus trailingLogs entries.
+//	    Config.SnapshotBytes and the size of the namespace, plus Config.TrailingLogs entries.
 //	RM10. The client's view of its lease ends before a command ends the session, if all
 //	    clocks run within 5% of the true rate.
 //	RM11. At most one session holds an exclusive lock, both in the log and in the view

@@ -17,12 +17,6 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-const (
-	// trailingLogs is the number of entries that stay in the log after a snapshot covers them, for
-	// voters that lag a little. An entry has at most 256 KiB, so this is also a bound of 256 MiB.
-	trailingLogs = 1024
-)
-
 // Open opens the data directory cfg.Dir and starts its server. If the directory has no log, Open
 // initializes it as the first voter of a new group, or with cfg.Join as a server that waits to be
 // added to one. Open verifies the whole log and restores the newest snapshot. WaitReady waits until
@@ -157,7 +151,7 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	// ends at the queue.
 	c.BatchApplyCh = true
 	c.ShutdownOnRemove = false
-	c.TrailingLogs = trailingLogs
+	c.TrailingLogs = g.cfg.TrailingLogs
 	// snapshotter.loop decides when to take a snapshot.
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = time.Hour

@@ -205,12 +205,12 @@ func (c Config) Validate() error {
 		return errors.New("tablet server needs Blobs and Metadata")
 	case c.MemtablesBytesMax < 1<<20:
 		return fmt.Errorf("MemtablesBytesMax is %d bytes, must be at least 1 MiB", c.MemtablesBytesMax)
-	case c.MemtableBytes < 64<<10 || c.MemtableBytes > c.MemtablesBytesMax:
-		return fmt.Errorf("MemtableBytes is %d, must be from 64 KiB to MemtablesBytesMax (%d)", c.MemtableBytes, c.MemtablesBytesMax)
+	case c.MemtableBytes < 4<<10 || c.MemtableBytes > c.MemtablesBytesMax:
+		return fmt.Errorf("MemtableBytes is %d, must be from 4 KiB to MemtablesBytesMax (%d)", c.MemtableBytes, c.MemtablesBytesMax)
 	case c.FilesMerge < 2 || c.FilesMax <= c.FilesMerge:
 		return fmt.Errorf("FilesMerge is %d and FilesMax %d, must be 2 <= FilesMerge < FilesMax", c.FilesMerge, c.FilesMax)
-	case c.LogBytesMax < 1<<20:
-		return fmt.Errorf("LogBytesMax is %d bytes, must be at least 1 MiB", c.LogBytesMax)
+	case c.LogBytesMax < 64<<10:
+		return fmt.Errorf("LogBytesMax is %d bytes, must be at least 64 KiB", c.LogBytesMax)
 	case c.LogBatchBytes < 1:
 		return fmt.Errorf("LogBatchBytes is %d bytes, must be at least 1", c.LogBatchBytes)
 	case c.LearnMemory < learnWorkBytes+1<<20:

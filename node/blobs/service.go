@@ -45,6 +45,8 @@ type Config struct {
 	Members     func() *members.Blobs
 	MasterEpoch func() uint64 // 0 unless the node is the master
 	Roots       *roots.Reader
+	// SweepDelay is the time between becoming master and the first garbage collection, which is less urgent than other work. Zero means 10 min.
+	SweepDelay time.Duration
 }
 
 // Service stores files for users, checks and reports the block store, and on the master collects its garbage.

@@ -1,18 +1,15 @@
 package blobs
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
 )
 
-const (
-	// mastershipPoll is the interval at which the node checks whether it is to collect garbage.
-	mastershipPoll = 5 * time.Second
-	// sweepDelay is the time between becoming master and the first garbage collection: other work is more urgent.
-	sweepDelay = 10 * time.Minute
-)
+// mastershipPoll is the interval at which the node checks whether it is to collect garbage.
+const mastershipPoll = 5 * time.Second
 
 // CollectGarbage collects garbage of the block store while this node is the master, until it closes.
 func (bs *Service) CollectGarbage() {
@@ -47,7 +44,7 @@ func (bs *Service) sweepWhileMaster() {
 	if _, err := bs.Store().GC().Halted(ctx); err != nil && ctx.Err() == nil {
 		bs.Log.Info("state of garbage collection unknown", "err", err)
 	}
-	if timing.Sleep(ctx, sweepDelay); ctx.Err() == nil {
+	if timing.Sleep(ctx, cmp.Or(bs.SweepDelay, 10*time.Minute)); ctx.Err() == nil {
 		bs.Store().GC().NewSweeper(bs.Roots).Run(ctx)
 	}
 }

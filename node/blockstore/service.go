@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
@@ -25,7 +26,9 @@ type Config struct {
 	Log         *slog.Logger
 	FS          vfs.FS
 	DataDirs    []string
-	ExtentBytes int64 // 0 is the default
+	ExtentBytes int64         // 0 is the default
+	Repair      repair.Config // without Workers, which are those of Budget
+	GC          gc.Config
 	Reserve     func() int64
 	Budget      budget.Budget
 	Locks       Locks
@@ -69,8 +72,10 @@ func (s *Service) Open(ctx context.Context, masterKeys []blobfs.MasterKey) error
 			return err
 		}
 	}
+	repairs := s.Repair
+	repairs.Workers = s.Budget.Copies
 	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: s.Members, Lists: lists{s}, Logs: replog.Config{WindowBytes: int(s.Budget.LogWindow)},
-		Repair: repair.Config{Workers: s.Budget.Copies}, WindowBytes: s.Budget.BlobWindow}, blobfs.Config{
+		Repair: repairs, GC: s.GC, WindowBytes: s.Budget.BlobWindow}, blobfs.Config{
 		FS: s.FS, Folders: identity.BlobFolders(s.DataDirs), Logger: s.Log.With("part", "blobfs"), ReserveBytes: s.Reserve(), ExtentBytes: s.ExtentBytes,
 		MasterKeys: masterKeys,
 	})

@@ -1,6 +1,7 @@
 package tabletserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,16 @@ const (
 	metadataLogBytes = 16 << 20
 )
 
+// Sizes are those of tablets and of commit logs. Zero means the default of tablet.Config, and for METADATA that above.
+type Sizes struct {
+	// MemtableBytes, SplitBytes and LogBytesMax are those of tablet.Config, for the tables of users.
+	MemtableBytes, SplitBytes, LogBytesMax int64
+	// MetadataMemtableBytes, MetadataSplitBytes and MetadataLogBytes are the same for METADATA.
+	MetadataMemtableBytes, MetadataSplitBytes, MetadataLogBytes int64
+	// FilesMerge is that of tablet.Config.
+	FilesMerge int
+}
+
 // openBoth opens both servers without tablets, and without a commit log for METADATA's.
 func (s *Server) openBoth(ctx context.Context) (err error) {
 	b := s.Budget
@@ -70,20 +81,19 @@ func (s *Server) openBoth(ctx context.Context) (err error) {
 		OnFailure: s.LogFailed, Serving: s.Serving,
 		NewTabletID:      func(ctx context.Context) (uint64, error) { return s.Catalog.NextIDs(ctx, 1) },
 		OnSplitCandidate: s.TrySplit, SplitRowBytes: metadata.EndMax,
+		MemtableBytes: s.Sizes.MemtableBytes, SplitBytes: s.Sizes.SplitBytes, LogBytesMax: s.Sizes.LogBytesMax, FilesMerge: s.Sizes.FilesMerge,
 	}
 	if s.Users, err = tablet.Start(ctx, cfg); err != nil {
 		return fmt.Errorf("open the tablet server: %w", err)
 	}
 	cfg.Blobs = storage.OnHighPriorityStore(s.Store(), s.nameFor(metadata.TableID))
 	cfg.Logger = cfg.Logger.With("table", metadata.Name)
-	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.MetadataMemtables, b.MetadataCache, metadataLogBytes, true
+	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogLater = b.MetadataMemtables, b.MetadataCache, true
+	cfg.MemtableBytes, cfg.LogBytesMax = s.Sizes.MetadataMemtableBytes, cmp.Or(s.Sizes.MetadataLogBytes, metadataLogBytes)
 	cfg.CompactionMemory, cfg.LogBatchBytes = b.MetadataCompaction, b.MetadataLogBatch()
 	// Not by load: clients look up only what they do not have cached, and a range that begins
 	// at a row is looked up in one step.
-	cfg.SplitOps, cfg.SplitBytes = -1, metadataSplitBytes
-	if s.MetadataSplitBytes != 0 {
-		cfg.SplitBytes = s.MetadataSplitBytes
-	}
+	cfg.SplitOps, cfg.SplitBytes = -1, cmp.Or(s.Sizes.MetadataSplitBytes, metadataSplitBytes)
 	if s.Metadata, err = tablet.Start(ctx, cfg); err != nil {
 		return errors.Join(fmt.Errorf("open METADATA's tablet server: %w", err), s.Users.Close())
 	}

@@ -45,8 +45,8 @@ type Config struct {
 	Fail          func(error) // ends the node
 	Budget        budget.Budget
 	Reservation   *budget.Reservation
-	// MetadataSplitBytes is the size at which METADATA's tablets split, if not the default.
-	MetadataSplitBytes int64
+	// Sizes are those of tablets and of commit logs.
+	Sizes Sizes
 }
 
 // Locks holds the lock of the node's server file.

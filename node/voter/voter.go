@@ -43,6 +43,9 @@ type Config struct {
 	// FS is the file system of the data directories. Nil means the operating system's. OpenLog opens the store of the Raft log; nil means bbolt.
 	FS      vfs.FS
 	OpenLog storage.OpenFunc
+	// SnapshotBytes and TrailingLogs are those of raftmeta.Config.
+	SnapshotBytes int64
+	TrailingLogs  uint64
 	// QuotaOf returns what a user may hold of the lock service.
 	QuotaOf func(owner string) raftmeta.Quota
 	// Reserve returns the free disk space, in bytes, that the log leaves to others.
@@ -147,6 +150,7 @@ func (v *Voter) open(dir string, i *raftmeta.Invitation) error {
 	// a log changes its list.
 	group, err := raftmeta.Open(raftmeta.Config{
 		FS: v.FS, OpenLog: v.OpenLog, Dir: dir, ID: v.Self.ID(), Join: join, Invitation: invitation, Logger: log, OnFatal: v.Fail, ReserveBytes: max(v.Reserve()/4, 1),
+		SnapshotBytes: v.SnapshotBytes, TrailingLogs: v.TrailingLogs,
 		OnRemoved: func() {
 			if err := v.stopVoting(); err != nil {
 				log.Error("voting not stopped", "err", err)

@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/tabletserver"
 )
 
 // fault is a kind of fault, which a plan switches on or off.
@@ -62,6 +65,8 @@ type plan struct {
 	// badDisk is the only host whose disk returns errors and corrupts sectors: what all replicas have lost
 	// cannot be had back.
 	badDisk int
+	// tuning makes frequent what is rare: snapshots, compactions, splits, rounds of garbage collection.
+	tuning node.Tuning
 	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
 	// replicas are waited for and checked.
 	recovery, settled bool
@@ -72,6 +77,7 @@ func newPlan(seed uint64) plan {
 	p := plan{nodes: 5 + r.IntN(5)*r.IntN(2), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
 		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
 	p.badDisk = r.IntN(p.nodes)
+	p.tuning = newTuning(rand.New(rand.NewPCG(seed, 0x74756e65)))
 	for _, f := range faults {
 		on, weight := r.IntN(100) < f.percent, 1+r.IntN(2*f.weight)
 		for range weight {
@@ -91,4 +97,32 @@ func (p *plan) keepReplicas() {
 	if slices.Contains(p.faults, loseNode) || slices.Contains(p.faults, loseDisk) {
 		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f == diskError || f == diskCorruption })
 	}
+}
+
+// newTuning returns sizes and periods. Each is small in half of the plans, so that one that hides
+// another does so only in some.
+func newTuning(r *rand.Rand) (t node.Tuning) {
+	small := func(low int64, doublings int) int64 {
+		return low << r.IntN(doublings+1) * int64(r.IntN(2)) // both are drawn in any case
+	}
+	t.SnapshotBytes, t.TrailingLogs = small(8<<10, 5), uint64(small(4, 7))
+	t.Tablets = tabletserver.Sizes{
+		MemtableBytes: small(4<<10, 4), SplitBytes: small(16<<10, 4), LogBytesMax: small(64<<10, 4),
+		MetadataMemtableBytes: small(4<<10, 3), MetadataSplitBytes: small(8<<10, 3), MetadataLogBytes: small(64<<10, 3),
+		FilesMerge: 2 * r.IntN(2),
+	}
+	if x := &t.Repair; r.IntN(2) == 0 {
+		x.Grace, x.ScanEvery, x.AuditEvery, x.TrimAfter = seconds(r, 2, 20), seconds(r, 2, 20), seconds(r, 5, 60), seconds(r, 5, 30)
+		x.ScrubPeriod, x.BalanceGap = seconds(r, 30, 300), 1+r.IntN(5)
+	}
+	if x := &t.GC; r.IntN(2) == 0 {
+		x.Every, x.Warn, x.Grace, x.Away = seconds(r, 3, 20), seconds(r, 6, 20), seconds(r, 3, 30), seconds(r, 30, 90)
+		t.SweepDelay = seconds(r, 1, 10)
+	}
+	return t
+}
+
+// seconds returns a random time between low and high seconds.
+func seconds(r *rand.Rand, low, high int) time.Duration {
+	return time.Duration(low+r.IntN(high-low)) * time.Second
 }
