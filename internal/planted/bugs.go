@@ -2,6 +2,14 @@ package planted
 
 import "slices"
 
+// With returns the bugs that b needs to have an effect, and b.
+func With(b Bug) []Bug {
+	if b == NotFenced {
+		return []Bug{b, LeaseNotChecked}
+	}
+	return []Bug{b}
+}
+
 // All returns all bugs, by layer.
 func All() []Bug { return slices.Clone(all) }
 

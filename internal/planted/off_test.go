@@ -9,7 +9,7 @@ func TestNoBugs(t *testing.T) {
 	if err := Choose(); err != nil {
 		t.Error(err)
 	}
-	if err := Choose(string(RedoTooFar)); err == nil {
+	if err := Choose(RedoTooFar); err == nil {
 		t.Error("a program without bugs accepted the choice of one")
 	}
 	for _, b := range All() {

@@ -21,18 +21,31 @@ func init() {
 	chosen.Store(&enabled)
 }
 
-// On reports whether the bug is enabled.
-func On(b Bug) bool { return (*chosen.Load())[b] }
+// reached counts the calls of On for enabled bugs.
+var reached atomic.Int64
 
-// Choose enables the bugs with those names, and no others. If one is unknown, it returns an error
+// On reports whether the bug is enabled.
+func On(b Bug) bool {
+	on := (*chosen.Load())[b]
+	if on {
+		reached.Add(1)
+	}
+	return on
+}
+
+// Reached returns how often the program came to an enabled bug. A bug that is reached and not found shows a
+// test that does not look; one that is not reached shows a test that does not get there.
+func Reached() int64 { return reached.Load() }
+
+// Choose enables these bugs, and no others. If one is unknown, it returns an error
 // and changes nothing. Safe for concurrent use; code that runs meanwhile may see either list.
-func Choose(names ...string) error {
+func Choose(bugs ...Bug) error {
 	enabled := map[Bug]bool{}
-	for _, name := range names {
-		if !slices.Contains(all, Bug(name)) {
-			return fmt.Errorf("no planted bug is called %q", name)
+	for _, b := range bugs {
+		if !slices.Contains(all, b) {
+			return fmt.Errorf("no planted bug is called %q", b)
 		}
-		enabled[Bug(name)] = true
+		enabled[b] = true
 	}
 	chosen.Store(&enabled)
 	return nil

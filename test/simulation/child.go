@@ -29,13 +29,16 @@ func runChild(args []string) {
 	profile := f.String("cpuprofile", "", "")
 	_ = f.Parse(args)
 	if *bug != "" {
-		if err := planted.Choose(*bug); err != nil {
+		if err := planted.Choose(planted.With(planted.Bug(*bug))...); err != nil {
 			panic(err)
 		}
 	}
 	defer profileCPU(*profile)()
 	limitMemory()
 	result := world.Run(cfg)
+	if *bug != "" {
+		result.Counts["reached the planted bug"] = planted.Reached()
+	}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 		panic(err)
 	}

@@ -50,4 +50,5 @@
 //	    lock service was recovered on it although old voters elected a leader.
 //	SW6. Bounds: a healed node has about as many goroutines as one before the faults.
 //	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
+//	SW8. Garbage: nothing that is needed is quarantined. In the end, garbage is removed within garbageMax.
 package world

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"strings"
 	"time"
 
 	"github.com/steledb/stele/test/simulation/simdisk"
@@ -14,9 +15,21 @@ func (w *World) nemesis(d time.Duration) {
 	for range w.plan.together {
 		free <- struct{}{}
 	}
+	w.ambush.arm()
 	for time.Now().Before(end) {
-		w.sleep(0, 2*w.plan.pause)
-		if len(w.plan.faults) == 0 || w.quiet {
+		var x target
+		select {
+		case <-time.After(w.between(0, 2*w.plan.pause)):
+			x = target{h: w.host(), o: w.host()}
+			if len(w.plan.faults) > 0 {
+				x.f = w.plan.faults[w.r.IntN(len(w.plan.faults))]
+			}
+		case m := <-w.ambush.moments:
+			time.Sleep(m.delay)
+			x = target{f: m.fault, h: m.host, o: w.host()}
+			w.count("faults at rare moments")
+		}
+		if x.f == "" || w.quiet {
 			continue
 		}
 		select {
@@ -24,13 +37,14 @@ func (w *World) nemesis(d time.Duration) {
 		case <-time.After(time.Until(end)):
 			continue
 		}
-		f, limit := w.plan.faults[w.r.IntN(len(w.plan.faults))], time.Until(end)
-		w.count("fault " + string(f))
+		limit := time.Until(end)
+		w.count("fault " + string(x.f))
 		go func() {
-			w.inflict(f, limit)
+			w.inflict(x, limit)
 			free <- struct{}{}
 		}()
 	}
+	w.ambush.disarm()
 	for range w.plan.together {
 		select {
 		case <-free:
@@ -60,9 +74,15 @@ func (w *World) hold(limit, low, high time.Duration) {
 
 func (w *World) host() *host { return w.hosts[w.r.IntN(len(w.hosts))] }
 
+// A target is a fault and the hosts that it is about.
+type target struct {
+	f    fault
+	h, o *host
+}
+
 // inflict makes one fault and ends it.
-func (w *World) inflict(f fault, limit time.Duration) {
-	h, o := w.host(), w.host()
+func (w *World) inflict(x target, limit time.Duration) {
+	f, h, o := x.f, x.h, x.o
 	w.trace.addf("nemesis", "%s %s %s", f, h.name, o.name)
 	switch f {
 	case crash, powerLoss:
@@ -111,7 +131,7 @@ func (w *World) inflict(f fault, limit time.Duration) {
 		w.hold(limit, 0, 10*time.Second)
 		h.up()
 	default:
-		w.operators().operate(f, limit)
+		w.operators().operate(f, h, limit)
 	}
 }
 
@@ -195,8 +215,9 @@ func (w *World) slow(h *host, limit time.Duration) {
 	}
 }
 
-// rots selects files that may change on disk: those of which other hosts have copies.
-func (w *World) rots(string) bool { return true }
+// rots selects files that may change on disk: those of which other hosts have copies. A node with a damaged key
+// does not start; it would have to join again.
+func (w *World) rots(name string) bool { return !strings.HasPrefix(name, keysDir) && name != tokenFile }
 
 // reconfigure changes settings of a host that an operator may change.
 func (w *World) reconfigure(h *host) {

@@ -26,7 +26,7 @@ const (
 )
 
 // operate makes one change of the members, unless another one is under way.
-func (w operators) operate(f fault, limit time.Duration) {
+func (w operators) operate(f fault, h *host, limit time.Duration) {
 	if w.operating {
 		w.count("operators were busy")
 		return
@@ -34,7 +34,7 @@ func (w operators) operate(f fault, limit time.Duration) {
 	w.operating = true
 	defer func() { w.operating, w.quiet = false, false }()
 	end := time.Now().Add(limit)
-	switch h := w.host(); f {
+	switch f {
 	case addNode:
 		w.addNode(end)
 	case drainNode:

@@ -59,6 +59,7 @@ type plan struct {
 	faults                  []fault       // as often as their weights
 	pause                   time.Duration // the mean time between faults
 	together                int           // faults at a time
+	ambush                  time.Duration // the mean time between faults at rare moments; 0: none
 	extentBytes             int64
 	zones                   int
 	diskBytes, reserveBytes int64
@@ -77,6 +78,7 @@ func newPlan(seed uint64) plan {
 	p := plan{nodes: 5 + r.IntN(5)*r.IntN(2), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
 		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
 	p.badDisk = r.IntN(p.nodes)
+	p.ambush = time.Duration(r.IntN(3)) * time.Duration(500<<r.IntN(5)) * time.Millisecond
 	p.tuning = newTuning(rand.New(rand.NewPCG(seed, 0x74756e65)))
 	for _, f := range faults {
 		on, weight := r.IntN(100) < f.percent, 1+r.IntN(2*f.weight)

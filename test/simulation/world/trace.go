@@ -32,6 +32,8 @@ type trace struct {
 	ring   [40]event
 	next   int
 	log    *bufio.Writer // all events, if not nil
+	// logged is called for each message of a log.
+	logged func(host, message string)
 }
 
 // linesMax bounds the lines that are kept.
@@ -133,6 +135,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	fmt.Fprintf(&b, "%s %s%s", r.Level, r.Message, h.attrs)
 	r.Attrs(func(a slog.Attr) bool { b.WriteString(attrText(a)); return true })
 	h.t.add(h.host, b.String())
+	h.t.logged(h.host, r.Message)
 	return nil
 }
 

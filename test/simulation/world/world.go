@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/steledb/stele/test/simulation/judge"
@@ -40,6 +41,7 @@ type World struct {
 	cfg       Config
 	plan      plan
 	trace     *trace
+	ambush    *ambush
 	net       *simnet.Network
 	hosts     []*host // those of the cluster
 	bad       *host   // whose disk may return errors and corrupt sectors
@@ -71,7 +73,8 @@ func Run(cfg Config) Result {
 		}
 		log = f
 	}
-	w.trace = newTrace(log)
+	w.trace, w.ambush = newTrace(log), newAmbush(w)
+	w.trace.logged = w.ambush.logged
 	w.run()
 	if w.failed != "" {
 		w.trace.print(cfg.Text, w.failedAt, cfg.Events)
@@ -162,7 +165,10 @@ func (w *World) run() {
 	}
 	w.inspector().judgeTablets(load)
 	w.inspector().judgeBlocks()
+	w.inspector().judgeGarbage()
+	hash, events := w.trace.hash, w.trace.events
 	w.judge(load)
+	w.trace.hash, w.trace.events = hash, events
 }
 
 func (w *World) build() {
@@ -239,6 +245,7 @@ func (w *World) diskEvent(host string) func(simdisk.Event) {
 			failed = 1
 		}
 		w.trace.numbers(host, func() string { return diskLine(e) }, uint64(e.Kind), hashText(e.Name), hashText(e.To), uint64(e.Off), uint64(e.Len), e.Sum, failed)
+		w.ambush.stored(host, e)
 	}
 }
 
@@ -267,8 +274,9 @@ func (w *World) lastErrors(load *workload.Workload) {
 	}
 }
 
-// judge judges the history.
+// judge judges the history, which is over: from here on memory is freed when much is used, at times that are not exact.
 func (w *World) judge(load *workload.Workload) {
+	debug.SetGCPercent(100)
 	report := judge.Judge(load.History().Ops(), judge.Options{})
 	for name, n := range report.Outcomes {
 		w.counts["op "+name] += int64(n)

@@ -1,0 +1,82 @@
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/test/simulation/machine"
+	"github.com/steledb/stele/test/simulation/simdisk"
+)
+
+// An ambush waits for rare moments and makes faults in them. Faults at random times rarely meet a state that lasts for
+// milliseconds, as that of a voter that has just installed a snapshot. The moments are what a node writes to its log, and the
+// files that it creates, renames and removes. The rarer a moment has been in this run, the more probable is a fault.
+type ambush struct {
+	w *World
+	r *rand.Rand
+	// moments has those in which a fault is due. What does not fit is left out.
+	moments chan moment
+	armed   bool
+	next    time.Duration  // no fault before that time
+	seen    map[string]int // how often each kind of moment has been
+}
+
+// A moment is one in which a host gets a fault.
+type moment struct {
+	host  *host
+	fault fault
+	delay time.Duration
+}
+
+// ambushFaults are the faults that matter in a moment.
+var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, isolate, diskStall, diskFull, restart, wholeCrash}
+
+func newAmbush(w *World) *ambush {
+	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan moment, 4), seen: map[string]int{}}
+}
+
+func (a *ambush) arm()    { a.armed = true }
+func (a *ambush) disarm() { a.armed = false }
+
+// logged reports a message that a host has logged.
+func (a *ambush) logged(host, message string) { a.consider(host, "log "+message) }
+
+// stored reports an operation of a host's disk.
+func (a *ambush) stored(host string, e simdisk.Event) {
+	switch e.Kind {
+	case simdisk.OpCreate, simdisk.OpRename, simdisk.OpRemove, simdisk.OpTruncate:
+		a.consider(host, fmt.Sprint(e.Kind, strings.Map(withoutNumbers, e.Name)))
+	}
+}
+
+// withoutNumbers drops the parts of file names that differ from file to file.
+func withoutNumbers(r rune) rune {
+	if r >= '0' && r <= '9' || r >= 'a' && r <= 'f' {
+		return -1
+	}
+	return r
+}
+
+// consider decides whether a moment of a host gets a fault. It runs in processes of nodes and does not block.
+func (a *ambush) consider(name, class string) {
+	n := a.seen[class]
+	a.seen[class]++
+	if !a.armed || a.w.plan.ambush == 0 || machine.Now() < a.next || a.r.IntN(n+1) > 0 {
+		return
+	}
+	i := slices.IndexFunc(a.w.hosts, func(h *host) bool { return h.name == name })
+	all := slices.DeleteFunc(slices.Clone(a.w.plan.faults), func(f fault) bool { return !slices.Contains(ambushFaults, f) })
+	if i < 0 || len(all) == 0 {
+		return
+	}
+	m := moment{host: a.w.hosts[i], fault: all[a.r.IntN(len(all))], delay: time.Duration(a.r.ExpFloat64() * float64(a.r.IntN(2)) * float64(20*time.Millisecond))}
+	select {
+	case a.moments <- m:
+		a.next = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.ambush)))
+		a.w.trace.addf("nemesis", "%s at a rare moment of %s: %s, before that %d times", m.fault, name, class, n)
+	default:
+	}
+}
