@@ -317,5 +317,7 @@ func (l *minorLoop) relieve() bool {
 	if victim == nil || victim.minor.busy.Load() {
 		return false
 	}
-	return l.commitLog.commits.Between(victim.writer.freeze) == nil
+	frozen := false // not if the oldest entries are in a memtable that is frozen already
+	err := l.commitLog.commits.Between(func() { frozen = victim.writer.tryFreeze() })
+	return err == nil && frozen
 }

@@ -284,9 +284,12 @@ func (w *memWriter) stampFloor() int64 {
 
 // freeze replaces the active memtable with an empty one and queues it to be written out. It runs on
 // the applier.
-func (w *memWriter) freeze() {
+func (w *memWriter) freeze() { _ = w.tryFreeze() }
+
+// tryFreeze is freeze. It reports whether the memtable had entries.
+func (w *memWriter) tryFreeze() bool {
 	if w.mem.Len() == 0 {
-		return
+		return false
 	}
 	frozen, fresh := w.mem, newMem(w.memory)
 	frozen.stamped = w.stamped.Load()
@@ -296,6 +299,7 @@ func (w *memWriter) freeze() {
 		v.active = fresh
 	})
 	w.onFrozen()
+	return true
 }
 
 // appendBody encodes rm, which has passed table's validation. It returns the number of entries and
