@@ -103,3 +103,82 @@ func TestReplacementBacksOff(t *testing.T) {
 		}
 	})
 }
+
+// whole reports whether each open extent has three replicas, and each of their nodes has one that
+// accepts appends.
+func (x *idleLog) whole() bool {
+	for _, e := range x.open() {
+		for _, node := range e.Replicas {
+			if info, err := x.Get(node).StatLogReplica(x.id, e.Seq); err != nil || info.Damage != nil {
+				return false
+			}
+		}
+	}
+	return slices.Equal(x.widths(), []int{3, 3})
+}
+
+// A replica of the current extent or of the standby that its node loses is replaced although nothing is
+// appended, and the data in the sealed extent counts as under-replicated.
+func TestLostReplicaIsNoticed(t *testing.T) {
+	for i, what := range []string{"current", "standby"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newIdleLog(t, 4)
+				_, err := x.w.Append(t.Context(), []byte("first"))
+				clustertest.NoError(t, err)
+				e := x.open()[i]
+				clustertest.NoError(t, x.Get(e.Replicas[1]).DropLogReplica(t.Context(), x.id, e.Seq))
+				time.Sleep(2 * time.Minute)
+				if !x.whole() || slices.ContainsFunc(x.open(), func(now logproto.Extent) bool { return now.Seq == e.Seq }) {
+					t.Errorf("extent %d has lost a replica on %s; open extents: %+v", e.Seq, e.Replicas[1], x.open())
+				}
+				if weak := x.w.Weak() > 0; weak != (what == "current") {
+					t.Errorf("the log counts as under-replicated: %v", weak)
+				}
+				x.w.Release(1 << 40)
+				time.Sleep(time.Minute)
+				if x.w.Weak() > 0 {
+					t.Error("under-replicated after all data was released")
+				}
+			})
+		})
+	}
+}
+
+// The replicas of a node that was restarted accept no appends. The writer of an idle log leaves their
+// extent, which is then cut, so that all three replicas are certain of its end.
+func TestRestartedReplicaIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newIdleLog(t, 3)
+		_, err := x.w.Append(t.Context(), []byte("first"))
+		clustertest.NoError(t, err)
+		e := x.open()[0]
+		x.Get("n3").Restart(x.cfg, func() {})
+		time.Sleep(2 * time.Minute)
+		for _, node := range e.Replicas {
+			if info, err := x.Get(node).StatLogReplica(x.id, e.Seq); err != nil || !info.Sealed || info.Length == 0 {
+				t.Errorf("%s: %+v, %v", node, info, err)
+			}
+		}
+		if !x.whole() || x.w.Weak() > 0 {
+			t.Errorf("open extents: %+v, under-replicated up to %d", x.open(), x.w.Weak())
+		}
+	})
+}
+
+// While the disks are full, a writer keeps an extent that has lost a replica until something is appended.
+func TestLostReplicaWithFullDisks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newIdleLog(t, 3)
+		for _, n := range x.All {
+			x.SetFree(n, -64<<10)
+		}
+		for _, e := range x.open() {
+			clustertest.NoError(t, x.Get("n3").DropLogReplica(t.Context(), x.id, e.Seq))
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := x.w.Append(t.Context(), []byte("first")); err != nil {
+			t.Error(err)
+		}
+	})
+}
