@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -65,12 +67,16 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	})
 }
 
-// admit rejects a node that was removed from the cluster.
+// admit refuses a node that was removed from the cluster. Other errors, those of the lock service, mean that this is not known now.
 func (n *Node) admit(ctx context.Context, p formation.Peer) error {
 	if !n.life.serving.Load() {
 		return nil // a removed node is rejected when it registers
 	}
-	return n.removed.Check(ctx, p.ID)
+	err := n.removed.Check(ctx, p.ID)
+	if errors.Is(err, removal.ErrRemoved) {
+		return &formation.RefusedError{Reason: err.Error()}
+	}
+	return err
 }
 
 func (n *Node) leaveCluster() error {

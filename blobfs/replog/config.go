@@ -27,6 +27,9 @@ type Config struct {
 	// ExtentAge is how long the writer stays in an extent that holds data. It then moves to the
 	// next one, so that released data is removed even from a log with few appends. Default 6 h.
 	ExtentAge time.Duration
+	// Check is how often a writer checks that the nodes of its open extents still have their
+	// replicas. Default 30 s: each check is at most six short calls.
+	Check time.Duration
 }
 
 // WithDefaults returns c with the defaults filled in.
@@ -38,13 +41,14 @@ func (c Config) WithDefaults() Config {
 	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
 	c.Avoid = cmp.Or(c.Avoid, 10*time.Second)
 	c.ExtentAge = cmp.Or(c.ExtentAge, 6*time.Hour)
+	c.Check = cmp.Or(c.Check, 30*time.Second)
 	return c
 }
 
 // Validate returns an error if the configuration is invalid.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
-	if c.DeadlineMin < 0 || c.DeadlineMax < c.DeadlineMin || c.WindowBytes < 0 || c.WindowBytes > 12<<20 || c.OpenTimeout < 0 || c.Retry < 0 || c.Avoid < 0 || c.ExtentAge < 0 {
+	if c.DeadlineMin < 0 || c.DeadlineMax < c.DeadlineMin || c.WindowBytes < 0 || c.WindowBytes > 12<<20 || c.OpenTimeout < 0 || c.Retry < 0 || c.Avoid < 0 || c.ExtentAge < 0 || c.Check < 0 {
 		return errors.New("log configuration: negative value, maximum below minimum, or window over 12 MiB")
 	}
 	return nil

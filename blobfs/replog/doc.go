@@ -22,6 +22,7 @@
 //	                            dropped
 //	change  a log's writer      its answer        opening, truncating or dropping a replica; reading
 //	                                              or saving the list
+//	check   watch               its answer        asking a node for its replica of an open extent
 //	flush   frames of a writer  they are durable  the local replica of a log
 //	fence   Logs.Open           Logs.Open         fencing a log on one node
 //

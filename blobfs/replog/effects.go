@@ -86,6 +86,7 @@ func (w *Writer) do(e logproto.Effect) {
 		w.logs.deps.Work.Go(func() { _ = w.logs.cutReplica(w.logs.ctx, c, e.Node, replicasOf(&l, e.Seq)) })
 	case logproto.EffectDrop:
 		w.links.drop(e.Seq, e.Node)
+		delete(w.weak.lost, linkKey{e.Seq, e.Node})
 		delete(w.salts, e.Seq)
 		w.placement.forget(e.Seq)
 		w.logs.deps.Work.Go(func() { w.logs.dropReplica(w.id, e.Seq, e.Node) })

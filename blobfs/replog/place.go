@@ -49,6 +49,7 @@ func (w *Writer) failed(seq uint64, node string, err error) {
 	}
 	w.logs.deps.Logger.Warn("log replica failed", "log", w.id, "extent", seq, "node", node, "err", err)
 	w.stats.Failed++
+	w.weak.lose(linkKey{seq, node}, err)
 	w.placement.failed(seq, node, err)
 	w.m.Failed(seq, node, epoch)
 }

@@ -31,6 +31,7 @@ type leaveOptions struct {
 	current, standby []string // nodes that have replicas; standby is nil if there is none
 	late             []string // nodes of current that miss the deadline
 	live             []string // responsive nodes, full or not
+	up               []string // nodes that are alive, slow or not
 	draining         []string
 	placeable        []string // nodes that may get a replica of another extent now
 	replicas         int      // the replication factor
@@ -58,14 +59,28 @@ func (p *leaveOptions) decide(cause reason) decision {
 func (p *leaveOptions) decideWiden() decision {
 	have, want := common(p.current, p.live), min(p.replicas, len(p.placeable))
 	drains := common(p.current, p.draining) > 0
-	if p.standby == nil || have >= want && !drains {
+	switch {
+	case p.standby == nil:
 		return stay
+	case have >= want && !drains:
+		return p.decideStandby(want)
 	}
 	better, stays := common(p.standby, p.live), common(p.standby, p.draining) == 0
 	switch {
 	case better > have, drains && stays && better >= have:
 		return leave
 	case better < want, !stays && want > 0:
+		return replaceStandby
+	}
+	return stay
+}
+
+// decideStandby decides about the standby of an extent that has as many replicas as there can be. The
+// standby may have fewer: it was prepared when a node was away, or a node left since. Without a new one
+// it would stay so until the current extent is full, which never happens if nothing is appended.
+func (p *leaveOptions) decideStandby(want int) decision {
+	drains := common(p.standby, p.draining) > 0
+	if common(p.standby, p.up) < want || drains && want >= p.least {
 		return replaceStandby
 	}
 	return stay

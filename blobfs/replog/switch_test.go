@@ -36,8 +36,18 @@ func TestLeaveExtent(t *testing.T) {
 		{"a node drains, standby without", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a d e"), live: nodes("a b d e"), draining: nodes("c"), placeable: nodes("a b d e")}, leave},
 		{"a node drains, standby on it, space", reasonWiden, leaveOptions{current: nodes("a b"), standby: nodes("a b"), live: nodes("a"), draining: nodes("b"), placeable: nodes("a")}, replaceStandby},
 		{"a node drains, standby on it, disks full", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a b c"), live: nodes("a b"), draining: nodes("c")}, stay},
+
+		{"standby is short, space", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a b"), live: nodes("a b c"), placeable: nodes("a b c")}, replaceStandby},
+		{"standby is short, the third is full", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a b"), live: nodes("a b c"), placeable: nodes("a b")}, stay},
+		{"a node of the standby is gone", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a d e"), live: nodes("a b c e"), placeable: nodes("a b c e")}, replaceStandby},
+		{"a node of the standby is slow", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a d e"), live: nodes("a b c e"), up: nodes("a b c d e"), placeable: nodes("a b c e")}, stay},
+		{"a node of the standby drains", reasonWiden, leaveOptions{current: nodes("a b"), standby: nodes("a b c"), live: nodes("a b"), draining: nodes("c"), placeable: nodes("a b")}, replaceStandby},
+		{"a node of the standby drains, disks full", reasonWiden, leaveOptions{current: nodes("a b"), standby: nodes("a b c"), live: nodes("a b"), draining: nodes("c")}, stay},
 	} {
 		c.p.replicas, c.p.least = 3, 2
+		if c.p.up == nil {
+			c.p.up = c.p.live
+		}
 		if got := c.p.decide(c.why); got != c.want {
 			t.Errorf("%s: decision %d, want %d", c.what, got, c.want)
 		}

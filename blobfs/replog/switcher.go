@@ -9,6 +9,9 @@ type switcher struct {
 	lastWiden  time.Duration // when the writer last switched for more replicas
 	widenPause time.Duration // how long it pauses before the next such switch
 
+	lastReplace  time.Duration // when the standby was last replaced
+	replacePause time.Duration // how long the writer pauses before it replaces it again
+
 	currentSeq   uint64        // the current extent
 	currentSince time.Duration // when it was first seen to hold data
 }
@@ -20,6 +23,11 @@ func (x *switcher) leaveOptions(now time.Duration, late []string) *leaveOptions 
 	_, p.standby = x.w.m.Standby()
 	for _, n := range x.w.placement.usable(now, true) {
 		p.live = append(p.live, n.ID)
+	}
+	for _, n := range x.w.logs.deps.Peers.Nodes() {
+		if !n.Draining {
+			p.up = append(p.up, n.ID)
+		}
 	}
 	for _, m := range x.w.logs.deps.Peers.Members() {
 		if m.Draining {
@@ -102,9 +110,25 @@ func (x *switcher) widen(now time.Duration) {
 		x.recordWiden(now)
 		x.w.m.Renew()
 	case replaceStandby:
+		if now-x.lastReplace < x.replacePause {
+			return
+		}
+		x.recordReplace(now)
 		seq, standby := x.w.m.Standby()
 		x.w.m.Failed(seq, standby[0], 0)
+	case stay:
+		if common(p.standby, p.up) >= min(p.replicas, len(p.up)) {
+			x.replacePause = 0
+		}
 	}
+}
+
+// recordReplace records that the standby is replaced. The pause before the next replacement doubles up to
+// slowRatioMax times Config.Avoid, and ends when a standby is good: the new standby may have too few
+// replicas again, for example because a node with free space refuses them.
+func (x *switcher) recordReplace(now time.Duration) {
+	x.replacePause = min(max(2*x.replacePause, widenPauseMin), slowRatioMax*x.w.logs.cfg.Avoid)
+	x.lastReplace = now
 }
 
 // renew switches to the standby if the current extent has held data for ExtentAge.

@@ -28,6 +28,7 @@ func (w *Writer) tick() {
 		w.m.Retry()
 	}
 	w.updateWeak(now)
+	w.checker.tick(now)
 	w.switcher.widen(now)
 	w.switcher.renew(now)
 	w.switcher.checkOpening(now)

@@ -1,10 +1,12 @@
 package replog
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/blobfs/place"
 )
 
@@ -18,6 +20,29 @@ type weakness struct {
 	pos        atomic.Int64
 	checked    time.Duration // when it was last updated
 	shortSince time.Duration // since when extents are under-replicated; 0: none is
+	// lost are replicas that live nodes no longer have.
+	lost map[linkKey]bool
+}
+
+// lose records that a replica failed because its node does not have it. No node creates it again.
+func (x *weakness) lose(k linkKey, err error) {
+	if !errors.Is(err, logproto.ErrNoExtent) {
+		return
+	}
+	if x.lost == nil {
+		x.lost = map[linkKey]bool{}
+	}
+	x.lost[k] = true
+}
+
+// live returns how many of the nodes have a replica of an extent.
+func (x *weakness) live(seq uint64, nodes []place.Node) (n int) {
+	for _, node := range nodes {
+		if !x.lost[linkKey{seq, node.ID}] {
+			n++
+		}
+	}
+	return n
 }
 
 // Weak returns the position up to which the log is under-replicated or has a replica on a draining
@@ -43,7 +68,7 @@ func (w *Writer) updateWeak(now time.Duration) {
 			break // open: the writer moves to an extent with more replicas
 		}
 		pos += x.Length
-		live := len(nodesOf(available, x.Replicas))
+		live := w.weak.live(x.Seq, nodesOf(available, x.Replicas))
 		if x.Length > 0 && (live < want || w.logs.deps.Peers.AnyDraining(x.Replicas)) {
 			short = pos
 		}

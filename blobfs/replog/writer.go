@@ -51,6 +51,7 @@ type Writer struct {
 	timer     appendTimer
 	retried   time.Duration // when nodes were last requested again
 	switcher  switcher
+	checker   checker
 	stats     WriterStats
 
 	weak weakness
@@ -87,7 +88,7 @@ func (logs *Logs) create(ctx context.Context, server string, id local.ID, highPr
 		salts: map[uint64]uint64{}, links: links{}, opening: openings{},
 	}
 	w.placement = newPlacement(logs, id, highPriority, w.opening)
-	w.switcher.w = w
+	w.switcher.w, w.checker.w = w, w
 	_, gen, err := logs.load(ctx, w.path)
 	if err == nil && gen != 0 {
 		err = local.ErrLogExists

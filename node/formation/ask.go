@@ -128,6 +128,11 @@ func (f *Service) requestPromise(ctx context.Context, a actPromise) {
 	}
 }
 
+// errNotAdmitted is the log limiter's key for the warning that a member does not admit this node yet.
+var errNotAdmitted = errors.New("not admitted yet")
+
+// requestJoin asks a member to admit this node. Only a refusal ends Run: the next round asks again
+// after any other error.
 func (f *Service) requestJoin(ctx context.Context, a actAskJoin) {
 	f.mu.Lock()
 	q := joinRequest{Peer: f.mu.members.self, cluster: a.cluster, key: f.keys[0]}
@@ -143,7 +148,10 @@ func (f *Service) requestJoin(ctx context.Context, a actAskJoin) {
 			f.mu.err = err
 			f.wake()
 		}
-		f.log.Debug("not admitted yet", "rpc", a.to, "err", err)
+		f.mu.notAdmitted = err
+		if refused == nil && f.rejections.first(a.to, errNotAdmitted) {
+			f.log.Warn("not admitted yet; retrying", "rpc", a.to, "err", err)
+		}
 		return
 	}
 	if f.mu.cluster != "" {

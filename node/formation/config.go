@@ -62,8 +62,9 @@ type Config struct {
 	// FS is the file system of PeersFile. Nil means that of the operating system.
 	FS vfs.FS
 
-	// Admit may reject a node that asks to join, for example one that was removed. The text of its
-	// error is sent to the node. Nil admits all.
+	// Admit may reject a node that asks to join, for example one that was removed. A *RefusedError
+	// ends the start of that node, which gets its Reason. After any other error the node retries: it
+	// cannot be admitted now, for example because the lock service has no leader. Nil admits all.
 	Admit func(ctx context.Context, p Peer) error
 
 	// Removed reports whether a node was removed from the cluster. Such a node is neither

@@ -31,6 +31,10 @@
 // at once. All keep looking for members that gossip does not know: after 0.5 s, 1 s, 2 s, and so on up to
 // every 15 s. Gossip is informed at once of a member that calls from an address unknown to it.
 //
+// A member that cannot admit a node now, for example because the lock service has no leader, answers with
+// "unavailable". The node asks again each round, without a limit of time, and logs why it waits. Only a refusal ends
+// its start.
+//
 // A node of another cluster, or with another gossip key, is rejected by both sides. Each logs that once in
 // 10 minutes. A node that only meets such nodes tries its other addresses for 10 s, then fails.
 //
@@ -63,4 +67,5 @@
 //	    file.
 //	F7. After a crash the file has the members of its last complete write, or of the one that the crash
 //	    interrupted.
+//	F8. A request to join that no member refuses never ends Run: it is repeated until one admits the node.
 package formation

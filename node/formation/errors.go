@@ -33,7 +33,7 @@ func (e *PromisedError) Error() string {
 		"or with empty data folders to found another cluster", e.Promise.Founder, e.Promise.RPC)
 }
 
-// RefusedError means that the cluster does not admit the node.
+// RefusedError means that the cluster rejects the node for good: a retry would not help.
 type RefusedError struct {
 	Address string // address of the member that rejected it
 	Reason  string

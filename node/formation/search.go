@@ -129,6 +129,9 @@ func (f *Service) Waiting() string {
 	case f.mu.cluster != "":
 		return "nothing"
 	case m.seen != "":
+		if f.mu.notAdmitted != nil {
+			return fmt.Sprintf("cluster %s to admit it; last error: %v", m.seen, f.mu.notAdmitted)
+		}
 		return fmt.Sprintf("cluster %s to admit it", m.seen)
 	case m.state.Promise != nil:
 		return fmt.Sprintf("node %s, last at %s, which it has promised to let found the cluster: start that node. "+

@@ -102,11 +102,9 @@ func (f *Service) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: "node belongs to no cluster yet", Retryable: true}
 	case q.cluster != cluster:
 		err = &OtherClusterError{Address: q.RPC, Node: nodeText(q.Peer), Ours: cluster, Theirs: q.cluster}
-	case f.cfg.Admit != nil:
-		if refusal := f.cfg.Admit(c.Context(), q.Peer); errors.Is(refusal, context.DeadlineExceeded) || errors.Is(refusal, context.Canceled) {
-			return nil, refusal
-		} else if refusal != nil {
-			err = &RefusedError{Reason: refusal.Error()}
+	default:
+		if err = f.admit(c.Context(), q.Peer); errors.Is(err, rpc.CodeUnavailable) {
+			return nil, err
 		}
 	}
 	if err != nil {
@@ -118,6 +116,23 @@ func (f *Service) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	f.log.Info("node admitted", "node", nodeText(q.Peer), "id", q.ID, "rpc", q.RPC)
 	a := joinAnswer{cluster: cluster, raftEpoch: f.mu.raftEpoch, members: append([]Peer{f.mu.members.self}, sample(f.mu.members.known(), membersMax-1)...)}
 	return a.append, nil
+}
+
+// admit calls Config.Admit. The error is a *RefusedError, or an *rpc.Error after which the node
+// retries.
+func (f *Service) admit(ctx context.Context, p Peer) error {
+	if f.cfg.Admit == nil {
+		return nil
+	}
+	err := f.cfg.Admit(ctx, p)
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return &RefusedError{Address: cmp.Or(refused.Address, f.cfg.Self.RPC), Reason: refused.Reason}
+	}
+	return &rpc.Error{Code: rpc.CodeUnavailable, Message: err.Error(), Retryable: true}
 }
 
 // checkSender rejects a message in the name of another node than that of the caller's certificate.

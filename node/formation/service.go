@@ -36,10 +36,12 @@ type Service struct {
 		members   members
 		cluster   string // empty while fresh
 		raftEpoch uint64
-		err       error            // why Run fails
-		calling   map[string]bool  // calls in progress
-		foreign   map[string]error // why the node at an address to join is not of this cluster
-		stopped   bool
+		err       error           // why Run fails
+		calling   map[string]bool // calls in progress
+		// notAdmitted is the last error of a request to join.
+		notAdmitted error
+		foreign     map[string]error // why the node at an address to join is not of this cluster
+		stopped     bool
 		// join makes gossip contact a member; nil before SetGossip.
 		join func(context.Context, Peer)
 	}

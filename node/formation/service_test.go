@@ -359,13 +359,42 @@ func TestOthersAreRefused(t *testing.T) {
 	a.stop()
 	a.start(t, func(c *Config) {
 		key(c)
-		c.Admit = func(_ context.Context, p Peer) error { return fmt.Errorf("node %s was removed", p.ID) }
+		c.Admit = func(_ context.Context, p Peer) error {
+			return &RefusedError{Reason: fmt.Sprintf("node %s was removed", p.ID)}
+		}
 	})
 	banned.start(t, func(c *Config) { key(c); c.Join = []string{a.addr} })
 	<-banned.done
 	var refused *RefusedError
 	if !errors.As(banned.err, &refused) || !strings.Contains(banned.err.Error(), "node banned was removed") {
 		t.Errorf("a node that is not admitted: %v", banned.err)
+	}
+}
+
+// TestOnlyRefusalEndsJoin (F8): a node whose contact cannot admit it now asks again until it can.
+func TestOnlyRefusalEndsJoin(t *testing.T) {
+	a, b := newHost(t, "a"), newHost(t, "b")
+	trouble := make(chan error, 3)
+	trouble <- errors.New("the lock service has no leader")
+	trouble <- fmt.Errorf("read the mark: %w", context.DeadlineExceeded)
+	trouble <- &rpc.Error{Code: rpc.CodeOverloaded, Message: "too many requests"}
+	a.start(t, func(c *Config) {
+		c.Admit = func(context.Context, Peer) error {
+			select {
+			case err := <-trouble:
+				return err
+			default:
+				return nil
+			}
+		}
+	})
+	a.wait(t)
+	b.start(t, joining(a.addr))
+	if o := b.wait(t); o.Cluster != a.outcome.Cluster {
+		t.Errorf("joined %+v", o)
+	}
+	if len(trouble) > 0 || b.log.count("not admitted yet; retrying") != 1 {
+		t.Errorf("%d errors were not returned; log:\n%s", len(trouble), b.log.text.String())
 	}
 }
 
