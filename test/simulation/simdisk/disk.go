@@ -199,21 +199,23 @@ func (d *Disk) Stall(t time.Duration, syncsOnly bool) {
 	d.stalled[which] = d.cfg.Now() + t
 }
 
-// Corrupt flips one bit that is on disk, of a random file that match selects. It selects no file with
-// unsynced changes. It returns the name and the offset of the byte, or false if there is no such file.
+// Corrupt flips one bit that is on disk, of a random file that match selects: each directory has the same chance, and then
+// each of its files. It selects no file with unsynced changes. It returns the name and the offset of the byte, or false if there is no such file.
 func (d *Disk) Corrupt(match func(name string) bool) (name string, off int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var names []string
+	names := map[string][]string{} // by directory
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		if n := d.files[name]; n.size > 0 && !n.dirty && match(name) {
-			names = append(names, name)
+			names[path.Dir(name)] = append(names[path.Dir(name)], name)
 		}
 	}
 	if len(names) == 0 {
 		return "", 0, false
 	}
-	name = names[d.cfg.Rand.IntN(len(names))]
+	dirs := slices.Sorted(maps.Keys(names))
+	of := names[dirs[d.cfg.Rand.IntN(len(dirs))]]
+	name = of[d.cfg.Rand.IntN(len(of))]
 	off = d.cfg.Rand.Int64N(d.files[name].size)
 	if err := d.flipLocked(name, off, 1<<d.cfg.Rand.IntN(8)); err != nil {
 		panic("BUG: corrupt simulated disk: " + err.Error())

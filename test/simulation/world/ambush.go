@@ -42,7 +42,25 @@ func (a *ambush) arm()    { a.armed = true }
 func (a *ambush) disarm() { a.armed = false }
 
 // logged reports a message that a host has logged.
-func (a *ambush) logged(host, message string) { a.consider(host, "log "+message) }
+func (a *ambush) logged(host, message string) {
+	switch message {
+	case "raftmeta is ready":
+		a.w.leader = a.w.hostOf(host)
+	case "became master":
+		a.w.master = a.w.hostOf(host)
+	}
+	a.consider(host, "log "+message)
+}
+
+// hostOf returns the host of the cluster with a name; nil if there is none.
+func (w *World) hostOf(name string) *host {
+	for _, h := range w.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
 
 // stored reports an operation of a host's disk.
 func (a *ambush) stored(host string, e simdisk.Event) {
@@ -67,12 +85,12 @@ func (a *ambush) consider(name, class string) {
 	if !a.armed || a.w.plan.ambush == 0 || machine.Now() < a.next || a.r.IntN(n+1) > 0 {
 		return
 	}
-	i := slices.IndexFunc(a.w.hosts, func(h *host) bool { return h.name == name })
+	h := a.w.hostOf(name)
 	all := slices.DeleteFunc(slices.Clone(a.w.plan.faults), func(f fault) bool { return !slices.Contains(ambushFaults, f) })
-	if i < 0 || len(all) == 0 {
+	if h == nil || len(all) == 0 {
 		return
 	}
-	m := moment{host: a.w.hosts[i], fault: all[a.r.IntN(len(all))], delay: time.Duration(a.r.ExpFloat64() * float64(a.r.IntN(2)) * float64(20*time.Millisecond))}
+	m := moment{host: h, fault: all[a.r.IntN(len(all))], delay: time.Duration(a.r.ExpFloat64() * float64(a.r.IntN(2)) * float64(20*time.Millisecond))}
 	select {
 	case a.moments <- m:
 		a.next = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.ambush)))

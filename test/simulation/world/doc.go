@@ -51,4 +51,5 @@
 //	SW6. Bounds: a healed node has about as many goroutines as one before the faults.
 //	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
 //	SW8. Garbage: nothing that is needed is quarantined. In the end, garbage is removed within garbageMax.
+//	SW9. Voters: voters that have applied the same entries of the log have the same state of the lock service.
 package world

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -72,7 +73,16 @@ func (w *World) hold(limit, low, high time.Duration) {
 	time.Sleep(min(w.between(low, high), limit))
 }
 
-func (w *World) host() *host { return w.hosts[w.r.IntN(len(w.hosts))] }
+// host returns a random host: often that of the lock service's leader, or of the master, whose faults matter most.
+func (w *World) host() *host {
+	h := w.hosts[w.r.IntN(len(w.hosts))]
+	for _, important := range []*host{w.leader, w.master} {
+		if w.r.IntN(6) == 0 && slices.Contains(w.hosts, important) {
+			h = important
+		}
+	}
+	return h
+}
 
 // A target is a fault and the hosts that it is about.
 type target struct {

@@ -34,6 +34,7 @@ func (w operators) recoverLocks() {
 		w.fail("SW1 service: no list of voters: %v", err)
 		return
 	}
+	w.recovered = true
 	time.Sleep(quietTime)
 	w.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	left := ids[:len(ids)/2]

@@ -22,6 +22,9 @@ func (w inspector) watchServed(done <-chan struct{}) {
 		select {
 		case <-time.After(w.between(10*time.Millisecond, 90*time.Millisecond)):
 			w.sampleServed()
+			if w.sampled/2%stateSamples == 0 {
+				w.sampleVoters()
+			}
 		case <-done:
 			return
 		}

@@ -59,12 +59,17 @@ type World struct {
 	quiet     bool            // no fault begins, for the sake of an operator
 	complete  map[uint64]bool // tables that have had all tablets (SW3)
 	sampled   int             // number of the last sample of served tablets
+	// states are those of the lock service after entries of its log, until it is recovered.
+	states    map[uint64]voterState
+	recovered bool
+	// leader and master are the hosts that last became so.
+	leader, master *host
 }
 
 // Run runs a seed. A program can run one.
 func Run(cfg Config) Result {
 	machine.Seed(cfg.Seed)
-	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), counts: map[string]int64{}, complete: map[uint64]bool{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
+	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), counts: map[string]int64{}, complete: map[uint64]bool{}, states: map[uint64]voterState{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
 	var log io.Writer
 	if cfg.Log != "" {
 		f, err := os.Create(cfg.Log)
