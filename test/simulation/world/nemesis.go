@@ -1,6 +1,8 @@
 package world
 
 import (
+	"path"
+	"strings"
 	"time"
 
 	"github.com/steledb/stele/test/simulation/simdisk"
@@ -96,7 +98,7 @@ func (w *World) inflict(f fault, limit time.Duration) {
 	case diskCorruption:
 		bad := w.bad
 		bad.corrupted = true
-		bad.disk.Corrupt(func(name string) bool { return w.rots(name) })
+		bad.disk.Corrupt(corruptible)
 	case clockStep:
 		h.wall = w.between(-time.Hour, time.Hour)
 		h.setClockIfUp()
@@ -195,8 +197,12 @@ func (w *World) slow(h *host, limit time.Duration) {
 	}
 }
 
-// rots selects files that may change on disk: those of which other hosts have copies.
-func (w *World) rots(string) bool { return true }
+// corruptible selects files that may change on disk. The identity file, and its next version before it is
+// renamed, may not: no other host has a copy, and a node without it is lost until an operator empties
+// its disk, which none does here.
+func corruptible(name string) bool {
+	return !strings.HasPrefix(strings.TrimPrefix(path.Base(name), "."), "identity")
+}
 
 // reconfigure changes settings of a host that an operator may change.
 func (w *World) reconfigure(h *host) {
