@@ -161,7 +161,9 @@ func TestFoundingTakenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = []byte(strings.Replace(string(text), `"folders"`, `"founding": true, "folders"`, 1))
+		body, _, _ := strings.Cut(string(text), ",\n  \"crc\"")
+		edited := strings.NewReplacer(`"format": 3`, `"format": 2`, `"folders"`, `"founding": true, "folders"`).Replace(body) // version 2 has no checksum
+		text = []byte(edited + "\n}\n")
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}

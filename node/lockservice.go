@@ -29,31 +29,18 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.catalog = namespace.Catalog{Meta: &n.meta}
 	if founding {
-		if n.security != nil { // first: other nodes wait for the cluster's file
-			if err := n.catalog.FoundRights(ctx, time.Now()); err != nil {
-				return fmt.Errorf("found the cluster: %w", err)
-			}
-		}
-		if err := n.catalog.Found(ctx, n.self.Cluster()); err != nil {
+		if err := n.locks.UntilLeader(ctx, func(ctx context.Context) error { return foundCluster(ctx, n) }); err != nil {
 			return fmt.Errorf("found the cluster: %w", err)
 		}
 	}
-	var cluster namespace.ClusterFile
-	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.Cluster(ctx); return err }
-	for err = n.locks.UntilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.locks.UntilLeader(ctx, read) {
+	settle := func(ctx context.Context) error { return settleCluster(ctx, n) }
+	for err = n.locks.UntilLeader(ctx, settle); errors.Is(err, metaapi.ErrNotFound); err = n.locks.UntilLeader(ctx, settle) {
 		n.life.enter("the founder of the cluster")
 		if err := timing.Sleep(ctx, foundingPoll); err != nil {
 			return fmt.Errorf("wait for the cluster to be founded: %w", err)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("read the cluster's id: %w", err)
-	}
-	if cluster.Name != n.self.Cluster() {
-		return fmt.Errorf("the lock service belongs to cluster %s, but the data folders to cluster %s: use the folders of this cluster",
-			cluster.Name, n.self.Cluster())
-	}
-	if err := n.voter.SettleEpoch(ctx, cluster); err != nil {
 		return err
 	}
 	n.confirmed.Store(true)
@@ -71,6 +58,30 @@ func (n *Node) openLockService(ctx context.Context) error {
 		}
 		return n.members.Register(ctx)
 	})
+}
+
+// foundCluster writes what makes the lock service that of a cluster. It may be repeated.
+func foundCluster(ctx context.Context, n *Node) error {
+	if n.security != nil { // first: other nodes wait for the cluster's file
+		if err := n.catalog.FoundRights(ctx, time.Now()); err != nil {
+			return err
+		}
+	}
+	return n.catalog.Found(ctx, n.self.Cluster())
+}
+
+// settleCluster checks that the lock service is that of the node's cluster, and settles its epoch. It may be repeated. The error is an
+// ErrNotFound if the cluster has not been founded.
+func settleCluster(ctx context.Context, n *Node) error {
+	cluster, err := n.catalog.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("read the cluster's id: %w", err)
+	}
+	if cluster.Name != n.self.Cluster() {
+		return fmt.Errorf("the lock service belongs to cluster %s, but the data folders to cluster %s: use the folders of this cluster",
+			cluster.Name, n.self.Cluster())
+	}
+	return n.voter.SettleEpoch(ctx, cluster)
 }
 
 // foundingPoll is the interval at which a node checks whether the cluster that it joins has been founded.

@@ -22,7 +22,8 @@ type Config struct {
 	OpenTimeout time.Duration
 	// Retry is the delay before a failed operation is retried. Default 200 ms.
 	Retry time.Duration
-	// Avoid is how long a node that failed or was slow gets no replicas. Default 10 s.
+	// Avoid is how long a node that failed, was slow or refused an extent for a full disk gets no
+	// replicas. For as long after such a refusal, no extent is left for one on another node. Default 10 s.
 	Avoid time.Duration
 	// ExtentAge is how long the writer stays in an extent that holds data. It then moves to the
 	// next one, so that released data is removed even from a log with few appends. Default 6 h.

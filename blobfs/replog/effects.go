@@ -57,11 +57,11 @@ func (w *Writer) do(e logproto.Effect) {
 		w.salts[e.Seq] = newSalt()
 		w.m.Place(e.Seq, nodes)
 		if len(nodes) == 0 {
-			w.placement.err = w.placement.cause()
+			err := w.placement.noNodes()
 			w.withdraw()
 			// Nodes that do not answer may be starting, as this one is, so this error is retried.
-			if !w.begun && w.placement.err != nil && !errors.Is(w.placement.err, api.ErrUnreachable) {
-				w.stop(w.placement.err)
+			if !w.begun && err != nil && !errors.Is(err, api.ErrUnreachable) {
+				w.stop(err)
 			}
 		}
 	case logproto.EffectOpen:

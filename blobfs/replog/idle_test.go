@@ -135,6 +135,9 @@ func TestLostReplicaIsNoticed(t *testing.T) {
 				if weak := x.w.Weak() > 0; weak != (what == "current") {
 					t.Errorf("the log counts as under-replicated: %v", weak)
 				}
+				if under := x.All[0].ReplicatedLogs().Writers()[0].Under; (under == 1) != (what == "current") {
+					t.Errorf("%d sealed extents count as under-replicated", under)
+				}
 				x.w.Release(1 << 40)
 				time.Sleep(time.Minute)
 				if x.w.Weak() > 0 {
@@ -181,4 +184,36 @@ func TestLostReplicaWithFullDisks(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The sealed extents of a log on a node that is dead or draining count as under-replicated, until they
+// are released.
+func TestSealedExtentsAreCounted(t *testing.T) {
+	for what, leave := range map[string]func(*blobfs.Member){
+		"dead":     func(m *blobfs.Member) { m.Alive = false },
+		"draining": func(m *blobfs.Member) { m.Draining = true },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newIdleLog(t, 4)
+				e := x.open()[0]
+				x.fill()
+				clustertest.Eventually(t, "the first extent is sealed", func() bool { return x.open()[0].Seq != e.Seq && len(x.open()) == 2 })
+				under := func() int { return x.All[0].ReplicatedLogs().Writers()[0].Under }
+				if n := under(); n != 0 {
+					t.Errorf("%d extents count while all nodes are there", n)
+				}
+				x.Change(e.Replicas[1], leave)
+				if n := under(); n != 1 {
+					t.Errorf("%d extents count", n)
+				}
+				time.Sleep(time.Minute)
+				x.w.Release(1 << 40)
+				time.Sleep(time.Minute)
+				if n := under(); n != 0 {
+					t.Errorf("%d extents count after they were released", n)
+				}
+			})
+		})
+	}
 }

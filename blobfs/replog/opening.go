@@ -55,7 +55,7 @@ func (w *Writer) open(e logproto.Effect, salt uint64, reserve bool) {
 			w.failed(e.Seq, e.Node, err)
 			return
 		}
-		w.placement.err = nil
+		w.placement.fail(nil)
 		l := newLink(w, e.Seq, e.Node, e.Epoch, salt, p)
 		w.links[linkKey{e.Seq, e.Node}] = l
 		w.stats.Extents++

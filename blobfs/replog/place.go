@@ -16,7 +16,7 @@ func (w *Writer) choose(seq uint64) []string {
 	p := w.placement
 	_, current := w.m.Current()
 	nodes := p.choose(seq, current, p.highPriority)
-	if p.highPriority || !w.m.Stranded() || len(nodes) >= p.replicasMin() && !errors.Is(p.err, local.ErrDiskFull) {
+	if p.highPriority || !w.m.Stranded() || len(nodes) >= p.replicasMin() && !errors.Is(p.lastErr(), local.ErrDiskFull) {
 		return nodes
 	}
 	p.reserved[seq] = true

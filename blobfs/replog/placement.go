@@ -30,7 +30,8 @@ type placement struct {
 	excluded     map[string]exclusion // nodes that failed and get no replicas
 	slowNodes    map[string]slowNode  // nodes that get none if there are enough others
 	reserved     map[uint64]bool      // extents that may use disk reserves although the log has no high priority
-	err          error                // why no nodes were found
+	err          error                // why no nodes were found, or a replica was not opened; see lastErr
+	errAt        time.Duration        // when err occurred
 }
 
 func newPlacement(logs *Logs, log local.ID, highPriority bool, opening openings) *placement {
@@ -86,18 +87,41 @@ func (p *placement) choose(seq uint64, current []string, reserve bool) []string 
 	return ids
 }
 
+// fail records why no nodes were found for an extent, or a replica was not opened.
+func (p *placement) fail(err error) { p.err, p.errAt = err, p.logs.now() }
+
+// lastErr returns why the last extent was not placed or opened; nil if it was. A local.ErrDiskFull
+// counts for Config.Avoid only. By then the members' reports of free space are newer, and no other
+// event would end it: a writer that has a standby opens no extent.
+func (p *placement) lastErr() error {
+	if errors.Is(p.err, local.ErrDiskFull) && p.logs.now()-p.errAt >= p.logs.cfg.Avoid {
+		return nil
+	}
+	return p.err
+}
+
+// noNodes records why no nodes were found for an extent, and returns it.
+func (p *placement) noNodes() error {
+	err := p.cause()
+	if last := p.lastErr(); last == nil || errors.Is(last, api.ErrUnreachable) { // otherwise err is the last one again
+		p.fail(err)
+	}
+	return err
+}
+
 // cause returns why no nodes were found for an extent: local.ErrDiskFull if some are full, or
 // the last error.
 func (p *placement) cause() error {
-	if p.err != nil && !errors.Is(p.err, api.ErrUnreachable) {
-		return p.err
+	err := p.lastErr()
+	if err != nil && !errors.Is(err, api.ErrUnreachable) {
+		return err
 	}
 	for _, n := range p.logs.deps.Peers.Nodes() {
 		if n.Full && !n.Draining {
 			return fmt.Errorf("%w: all nodes that may store a log replica have less free space than their reserve", local.ErrDiskFull)
 		}
 	}
-	return p.err
+	return err
 }
 
 // replicasMin returns the least number of replicas of an extent.
@@ -139,9 +163,10 @@ func (p *placement) responsive(now time.Duration, reserve bool) []place.Node {
 }
 
 // placeable returns the nodes with space for another extent, as last reported, this node included.
-// It returns none after a replica was refused for lack of space.
+// It returns none for Config.Avoid after a replica was refused for lack of space, unless one was opened
+// since.
 func (p *placement) placeable(now time.Duration) []string {
-	if errors.Is(p.err, local.ErrDiskFull) {
+	if errors.Is(p.lastErr(), local.ErrDiskFull) {
 		return nil
 	}
 	var ids []string
@@ -230,7 +255,7 @@ func (p *placement) failed(seq uint64, node string, err error) {
 
 // notOpened records why a replica could not be opened. If it is this node's, it is retried soon.
 func (p *placement) notOpened(seq uint64, node string, err error) {
-	if p.err = err; node == p.logs.self {
+	if p.fail(err); node == p.logs.self {
 		p.excluded[node] = exclusion{until: p.logs.now() + p.logs.cfg.Retry, full: p.refusedFull(seq, err)}
 	}
 }

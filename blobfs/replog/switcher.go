@@ -24,10 +24,8 @@ func (x *switcher) leaveOptions(now time.Duration, late []string) *leaveOptions 
 	for _, n := range x.w.placement.usable(now, true) {
 		p.live = append(p.live, n.ID)
 	}
-	for _, n := range x.w.logs.deps.Peers.Nodes() {
-		if !n.Draining {
-			p.up = append(p.up, n.ID)
-		}
+	for _, n := range x.w.logs.live() {
+		p.up = append(p.up, n.ID)
 	}
 	for _, m := range x.w.logs.deps.Peers.Members() {
 		if m.Draining {

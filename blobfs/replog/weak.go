@@ -2,7 +2,6 @@ package replog
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +44,16 @@ func (x *weakness) live(seq uint64, nodes []place.Node) (n int) {
 	return n
 }
 
+// under returns how many sealed extents with data have fewer than want replicas on live nodes.
+func (x *weakness) under(l *logproto.List, live []place.Node, want int) (n int) {
+	for _, e := range l.Extents {
+		if e.Length > 0 && x.live(e.Seq, nodesOf(live, e.Replicas)) < want {
+			n++
+		}
+	}
+	return n
+}
+
 // Weak returns the position up to which the log is under-replicated or has a replica on a draining
 // node. Sealed extents get no new replicas, so the data before it should be written elsewhere and
 // released. Zero means that no data is.
@@ -60,7 +69,7 @@ func (w *Writer) updateWeak(now time.Duration) {
 	if gen == 0 {
 		return
 	}
-	available := slices.DeleteFunc(w.logs.deps.Peers.Nodes(), func(n place.Node) bool { return n.Draining })
+	available := w.logs.live()
 	want := min(w.logs.deps.Replicas, len(available))
 	pos, short, bare := l.Start, int64(0), int64(0)
 	for _, x := range l.Extents {

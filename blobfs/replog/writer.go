@@ -241,8 +241,8 @@ func (w *Writer) refusal() error {
 // written first. Called with mu held.
 func (w *Writer) full() error {
 	switch {
-	case w.m.Stuck() && errors.Is(w.placement.err, local.ErrDiskFull):
-		return w.placement.err
+	case w.m.Stuck() && errors.Is(w.placement.lastErr(), local.ErrDiskFull):
+		return w.placement.lastErr()
 	case w.m.Halted() && errors.Is(w.listErr, local.ErrDiskFull):
 		return w.listErr
 	}

@@ -42,6 +42,9 @@ type NodeStore struct {
 	// number of replicas among them.
 	Logs        int64 `json:"logs"`
 	LogReplicas int64 `json:"log_replicas"`
+	// LogUnder is the number of sealed extents of these logs that are under-replicated. They get no new
+	// replicas: the tablets write their data to other files, and then they are removed.
+	LogUnder int64 `json:"log_under_replicated"`
 	// Quarantined and QuarantinedBytes are the garbage that waits for removal. Alarm is why the
 	// search for garbage is stopped, or empty.
 	Quarantined      int64  `json:"quarantined"`
@@ -89,6 +92,7 @@ func (n *NodeStore) fields() fields {
 		{"under_replicated", &n.Under}, {"one_left", &n.OneLeft}, {"under_replicated_bytes", &n.UnderBytes}, {"copy_bytes_per_s", &n.CopyRate},
 		{"copied", &n.Copied}, {"copied_bytes", &n.CopiedBytes}, {"surplus", &n.Surplus}, {"trimmed", &n.Trimmed},
 		{"rotten", &n.Corrupt}, {"healed", &n.Healed}, {"unhealed", &n.Unhealed}, {"logs", &n.Logs}, {"log_replicas", &n.LogReplicas},
+		{"log_under_replicated", &n.LogUnder},
 		{"quarantined", &n.Quarantined}, {"quarantined_bytes", &n.QuarantinedBytes}, {"alarm", &n.Alarm},
 		{"sweeps", &n.Sweeps}, {"sweeps_failed", &n.SweepsFailed}, {"sweep_round", &n.SweepRound}, {"swept_ms", (*millis)(&n.SweptAt)},
 		{"swept_found", &n.SweptFound}, {"swept_aside", &n.SweptAside}, {"swept_removed", &n.SweptRemoved},

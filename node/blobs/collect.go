@@ -55,6 +55,7 @@ func (bs *Service) collectReplicas(m metric.Sender) {
 	m.Gauge("blob_scrub_position_ratio", "Part of this node's data that the current scrub pass has read, from 0 to 1.", k.Scrub.Position)
 	m.Gauge("commit_logs", "Commit logs that this node appends to.", float64(logs))
 	m.Gauge("commit_log_replicas", "Number of replicas of this node's commit log that has the fewest.", float64(logReplicas))
+	m.Gauge("commit_log_under_replicated_extents", "Sealed extents of this node's commit logs with too few replicas, until their data is in other files.", float64(UnderLogs(store)))
 	for _, x := range []struct {
 		name, help string
 		n          int64

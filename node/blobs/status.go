@@ -73,6 +73,7 @@ func (bs *Service) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeS
 		x.QuarantinedBytes += f.QuarantineBytes
 	}
 	x.Logs, x.LogReplicas = OpenLogs(store)
+	x.LogUnder = UnderLogs(store)
 	bs.addSweep(ctx, store, &x)
 	return x
 }
@@ -118,4 +119,12 @@ func OpenLogs(store *blobfs.Store) (logs, replicas int64) {
 		}
 	}
 	return logs, replicas
+}
+
+// UnderLogs returns the number of sealed extents of the logs that this node appends to that are under-replicated.
+func UnderLogs(store *blobfs.Store) (n int64) {
+	for _, l := range store.ReplicatedLogs().Writers() {
+		n += int64(l.Under)
+	}
+	return n
 }

@@ -7,9 +7,10 @@
 //
 // # The file
 //
-// <data folder>/identity is JSON, version 2. It is the same in all folders of a node but for "folder":
+// <data folder>/identity is JSON, version 3. It is the same in all folders of a node but for "folder"
+// and "crc":
 //
-//	format     2. Version 1 had neither fresh nodes nor nodes that are no voters
+//	format     3. Version 1 had neither fresh nodes nor nodes that are no voters; versions 1 and 2 had no crc
 //	revision   grows with each write; the highest among a node's folders is valid
 //	cluster    the cluster's id; empty for a fresh node
 //	node       the node's id
@@ -22,6 +23,31 @@
 //	founding   set until the cluster's id is in its namespace
 //	formation  a fresh node's promise and attempt, see package formation
 //	folders    all folders: id, and path at the last start
+//	crc        CRC-32C of all bytes before the comma that precedes it, as eight hexadecimal digits
+//
+// The checksum comes last, and what follows the bytes that it covers is always the same 24 bytes but for
+// the digits. A file with one wrong bit is a CorruptError, never another identity. A file of version 1 or
+// 2 has no checksum, and gets one at the next write, which each start does.
+//
+// For example:
+//
+//	{
+//	  "format": 3,
+//	  "revision": 7,
+//	  "cluster": "c1",
+//	  "node": "n1",
+//	  "folder": "f1",
+//	  "starts": 4,
+//	  "raft": "",
+//	  "raft_epoch": 2,
+//	  "folders": [
+//	    {
+//	      "id": "f1",
+//	      "path": "/data"
+//	    }
+//	  ],
+//	  "crc": "7202b84e"
+//	}
 //
 // # Node states
 //
@@ -40,6 +66,7 @@
 //	    or the new identity, as a whole.
 //	ID3. A node whose log another voter counts on does not start without that log.
 //	ID4. A node belongs to one cluster for as long as its folders live.
+//	ID5. No single wrong bit in a file of version 3 changes an identity or passes for another error.
 //
 // Self gives the parts of a running node concurrent access to its folders. The package starts no goroutine.
 package identity

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,11 +85,8 @@ func inspectFolder(fsys vfs.FS, path string) (dataFolder, error) {
 	if err != nil {
 		return d, err
 	}
-	d.ident = &Identity{}
-	if err := json.Unmarshal(b, d.ident); err != nil {
-		return d, fmt.Errorf("read %s: %w", file, err)
-	}
-	return d, d.ident.check()
+	d.ident, err = decode(b, filepath.Join(abs, file))
+	return d, err
 }
 
 // hasLog reports whether a data folder holds a Raft log.

@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
@@ -14,10 +13,6 @@ import (
 // file is the name of the identity file in each data folder. Without it a wrong list of folders
 // would look like a new node, and the blobs of the old node like orphans.
 const file = "identity"
-
-// format is the version of the file. Version 1 had no fresh nodes, and all nodes were voters; its
-// fields mean the same in version 2.
-const format = 2
 
 // Identity is the content of the file. It is the same in all folders of a node but for Folder.
 // After an interrupted write the highest revision is valid.
@@ -80,14 +75,14 @@ func (i *Identity) check() error {
 // write makes i the identity of the folder, durably.
 func (d *dataFolder) write(i Identity) error {
 	i.Folder = d.ident.Folder
-	b, err := json.MarshalIndent(&i, "", "  ")
+	b, err := i.encode()
 	if err != nil {
 		return err
 	}
 	if err := vfs.MakeDir(d.fs, d.path); err != nil {
 		return err
 	}
-	if err := vfs.WriteFile(d.fs, filepath.Join(d.path, file), append(b, '\n')); err != nil {
+	if err := vfs.WriteFile(d.fs, filepath.Join(d.path, file), b); err != nil {
 		return err
 	}
 	d.ident = &i

@@ -225,10 +225,10 @@ func TestVersionOne(t *testing.T) {
 		t.Errorf("got %+v", f.Identity)
 	}
 	ok(t, f.Begin())
-	if f = inspect(t, a); !f.Voter() || f.Format != 2 {
+	if f = inspect(t, a); !f.Voter() || f.Format != 3 {
 		t.Errorf("got %+v", f.Identity)
 	}
-	for _, text := range []string{`{"format":3}`, `{"format":1,"node":"n1","folder":"f1"}`, `{`} {
+	for _, text := range []string{`{"format":4}`, `{"format":1,"node":"n1","folder":"f1"}`, `{`} {
 		ok(t, os.WriteFile(filepath.Join(a, "identity"), []byte(text), 0o600))
 		rejected(t, []string{a}, "identity")
 	}

@@ -76,14 +76,20 @@ func (cl *Client) sessionName() string { return cl.Name + " " + cl.Self.ID() }
 // sessionRetry is the pause between attempts to open a session.
 const sessionRetry = 500 * time.Millisecond
 
-// UntilLeader calls f until the lock service has answered, or ctx ends. The error that the leader's disk is full counts as no answer.
+// UntilLeader calls f until the lock service has answered, or ctx ends. That the leader's disk is full, or the outcome of a change unknown,
+// counts as no answer. So f must be safe to repeat.
 func (cl *Client) UntilLeader(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := f(ctx)
-		if !errors.Is(err, metaapi.ErrNotReady) && !errors.Is(err, metaapi.ErrDiskFull) || ctx.Err() != nil {
+		if !isNoAnswer(err) || ctx.Err() != nil {
 			return err
 		}
 		cl.Log.Warn("lock service unavailable; retrying", "err", err)
 		timing.Sleep(ctx, sessionRetry)
 	}
+}
+
+// isNoAnswer reports whether a call should be repeated.
+func isNoAnswer(err error) bool {
+	return errors.Is(err, metaapi.ErrNotReady) || errors.Is(err, metaapi.ErrDiskFull) || errors.Is(err, metaapi.ErrOutcomeUnknown)
 }

@@ -15,11 +15,11 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// TestUntilLeader: a node waits for a leader, and for one whose disk is full, and for nothing else.
+// TestUntilLeader: a node waits for a leader, for one whose disk is full, and for the outcome of a change, and for nothing else.
 func TestUntilLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := New(Config{Log: slog.New(slog.DiscardHandler)})
-		answers := []error{metaapi.ErrNotReady, fmt.Errorf("open session: %w", metaapi.ErrDiskFull), metaapi.ErrNotReady, metaapi.ErrNotFound}
+		answers := []error{metaapi.ErrNotReady, fmt.Errorf("open session: %w", metaapi.ErrDiskFull), metaapi.ErrNotReady, metaapi.ErrOutcomeUnknown, metaapi.ErrNotFound}
 		calls := 0
 		err := cl.UntilLeader(t.Context(), func(context.Context) error {
 			calls++

@@ -138,7 +138,7 @@ func sweepSentence(s *client.StoreStatus, now time.Time) string {
 
 // storeSentence returns a one-line summary of the block store, for standard error.
 func storeSentence(a *cli.App, s *client.StoreStatus) string {
-	var under, oneLeft, bytes, rate, corrupt, answered int64
+	var under, oneLeft, bytes, rate, corrupt, logs, answered int64
 	var why, counting []string
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -147,7 +147,7 @@ func storeSentence(a *cli.App, s *client.StoreStatus) string {
 			continue
 		}
 		answered++
-		corrupt += n.Corrupt
+		corrupt, logs = corrupt+n.Corrupt, logs+n.LogUnder
 		if n.Known {
 			under, oneLeft, bytes, rate = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate
 		} else {
@@ -165,6 +165,9 @@ func storeSentence(a *cli.App, s *client.StoreStatus) string {
 	}
 	if corrupt > 0 {
 		why = append([]string{cli.Plural(corrupt, "replica") + " corrupt"}, why...)
+	}
+	if logs > 0 {
+		why = append([]string{cli.Plural(logs, "commit log extent") + " under-replicated"}, why...)
 	}
 	if under > 0 {
 		text := fmt.Sprintf("%s under-replicated, %s to copy", cli.Plural(under, "extent"), cli.FormatSize(bytes))

@@ -34,6 +34,18 @@ func TestSweepSentence(t *testing.T) {
 	}
 }
 
+// A store whose only fault is a sealed commit log extent with too few replicas is not healthy.
+func TestUnderReplicatedLog(t *testing.T) {
+	s := &client.StoreStatus{Nodes: []client.NodeStore{{Name: "n1", Known: true, LogUnder: 2}, {Name: "n2", Known: true, LogUnder: 1}}}
+	if got, want := storeSentence(&cli.App{}, s), "degraded: 2 of 2 nodes answer; 3 commit log extents under-replicated"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.Nodes[0].LogUnder, s.Nodes[1].LogUnder = 0, 0
+	if got := storeSentence(&cli.App{}, s); !strings.HasPrefix(got, "healthy") {
+		t.Errorf("without: %q", got)
+	}
+}
+
 // While nodes count their extents after a change of membership, the number of under-replicated
 // extents is unknown, not 0.
 func TestStoreStatusWhileExtentsAreCounted(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/raftmeta"
@@ -199,6 +200,8 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitNotFound, Hint: `"stele node list" shows the nodes with their ids`}
 	case errors.Is(err, removal.ErrRemoved):
 		return &Fault{Code: ExitNotFound}
+	case errors.As(err, new(*identity.CorruptError)): // the error names the remedy
+		return &Fault{Code: ExitUnhealthy}
 	case errors.Is(err, client.ErrNodeInUse):
 		return &Fault{Code: ExitError, Hint: `first drain it by "stele node drain" and stop it; --force removes it at once, and loses data that only this node holds`}
 	case errors.Is(err, client.ErrSystemTable):

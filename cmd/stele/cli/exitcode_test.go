@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
@@ -50,6 +51,7 @@ func TestExitCodes(t *testing.T) {
 		{&client.AmbiguousError{Method: "remove_node", Err: errors.New("connection lost")}, ExitError, "stele node list"},
 		{api.FromRPC(api.ToRPC(api.ErrNodeNotFound)), ExitNotFound, "stele node list"},
 		{fmt.Errorf("serve: %w", removal.ErrRemoved), ExitNotFound, "removed from the cluster"},
+		{fmt.Errorf("serve: %w", &identity.CorruptError{File: "/d/identity", Reason: "its checksum is wrong"}), ExitUnhealthy, "/d/identity is corrupt"},
 		{&client.UnreachableError{Addr: "h:1", Err: client.ErrNoCredential}, ExitDenied, "h:1: the node requires authentication"},
 		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrOtherCluster}}, ExitDenied, "the same cluster"},
 		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrExpired}}, ExitDenied, "clocks"},

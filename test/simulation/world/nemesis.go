@@ -1,6 +1,7 @@
 package world
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -126,7 +127,7 @@ func (w *World) inflict(x target, limit time.Duration) {
 	case diskCorruption:
 		bad := w.bad
 		bad.corrupted = true
-		bad.disk.Corrupt(func(name string) bool { return w.rots(name) })
+		bad.disk.Corrupt(corruptible)
 	case clockStep:
 		h.wall = w.between(-time.Hour, time.Hour)
 		h.setClockIfUp()
@@ -225,9 +226,12 @@ func (w *World) slow(h *host, limit time.Duration) {
 	}
 }
 
-// rots selects files that may change on disk: those of which other hosts have copies. A node with a damaged key
-// does not start; it would have to join again.
-func (w *World) rots(name string) bool { return !strings.HasPrefix(name, keysDir) && name != tokenFile }
+// corruptible selects files that may change on disk. The identity file, the keys and the join token may not, nor their next
+// versions before they are renamed: no other host has a copy, and a node without them is lost until an operator
+// empties its disk, which none does here.
+func corruptible(name string) bool {
+	return !strings.HasPrefix(strings.TrimPrefix(path.Base(name), "."), "identity") && !strings.HasPrefix(name, keysDir) && name != tokenFile
+}
 
 // reconfigure changes settings of a host that an operator may change.
 func (w *World) reconfigure(h *host) {

@@ -232,7 +232,7 @@ func (w operators) awaitRedundancy(end time.Time) bool {
 		}
 		time.Sleep(3 * time.Second)
 	}
-	// The status does not count the sealed extents of commit logs.
+	// The status counts only what the nodes know. The check asks for each replica.
 	return w.await(end, func(ctx context.Context, c *client.Client) error {
 		bad, err := fsck(ctx, c, false)
 		if err == nil && len(bad) > 0 {
@@ -259,6 +259,8 @@ func (w operators) redundant(ctx context.Context, c *client.Client) error {
 			return fmt.Errorf("%s: known %t, %d extents under-replicated", n.Name, n.Known, n.Under)
 		case n.Logs > 0 && n.LogReplicas < s.ReplicationFactor:
 			return fmt.Errorf("%s: a commit log has %d replicas", n.Name, n.LogReplicas)
+		case n.LogUnder > 0:
+			return fmt.Errorf("%s: %d commit log extents under-replicated", n.Name, n.LogUnder)
 		}
 	}
 	r, err := c.Nodes().RaftStatus(ctx)
