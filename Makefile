@@ -40,7 +40,7 @@ build:
 
 test: build network promtool
 	$(GO) vet ./...
-	$(GO) test -timeout 14m ./test/faults ./node ./... # what waits longest begins first
+	$(GO) test -timeout 14m ./test/faults ./node ./test/simulation ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	scripts/need.sh 'node --version && npm --version' nodejs npm
 	test/specclient/run.sh
@@ -104,7 +104,6 @@ soak: build network
 	FAULTS=$(FAULTS) scripts/soak.sh $(T)
 
 simulate:
-	$(GO) test -tags simulation -timeout 0 ./test/simulation/machine
 	$(GO) run ./test/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 
 # what test/faults makes networks with, and disks that fail

@@ -34,7 +34,6 @@ type plant struct {
 	client bool   // only in the users' programs
 	// schemas is set if the faults of TestSchemas are used instead.
 	schemas bool
-	long    bool // only in soaks
 }
 
 const (
@@ -51,40 +50,34 @@ var plants = []plant{
 	{bugs: planted.ScanRepeats, rounds: 6, do: crashServer(rowsTable), finds: `comes after`, client: true},
 	{bugs: planted.CacheForEver, rounds: 2, do: (*wholeRun).moveAll, finds: `could not be written`, client: true,
 		change: func(u *userConfig) { u.Farewell = 5 * time.Second }},
-	{bugs: planted.SplitWithoutBounds, rounds: 5, do: (*wholeRun).splitAndMerge, finds: `not linearizable`, long: true},
-	{bugs: planted.RedoTooFar, rounds: 3, do: (*wholeRun).crashInCompaction, finds: lostRows, long: true},
-	{bugs: planted.AckBeforeSync, rounds: 3, do: (*wholeRun).crashSlowDisks, finds: lostRows, long: true},
-	{bugs: planted.AckOneReplica, rounds: 5, do: (*wholeRun).crashBehind, finds: lostRows, long: true},
-	{bugs: planted.IncrementAgain, rounds: 8, do: crashServer(countTable), finds: `in the end after|two increments|not linearizable`, client: true, long: true,
+	{bugs: planted.SplitWithoutBounds, rounds: 5, do: (*wholeRun).splitAndMerge, finds: `not linearizable`},
+	{bugs: planted.RedoTooFar, rounds: 3, do: (*wholeRun).crashInCompaction, finds: lostRows},
+	{bugs: planted.AckBeforeSync, rounds: 3, do: (*wholeRun).crashSlowDisks, finds: lostRows},
+	{bugs: planted.AckOneReplica, rounds: 5, do: (*wholeRun).crashBehind, finds: lostRows},
+	{bugs: planted.IncrementAgain, rounds: 8, do: crashServer(countTable), finds: `in the end after|two increments|not linearizable`, client: true,
 		change: func(u *userConfig) { u.Pace = 2 * time.Millisecond }},
-	{bugs: planted.LeaseNotChecked, rounds: 3, do: (*wholeRun).isolateServer, finds: `it is \d+ after it was|not linearizable`, long: true},
-	{bugs: planted.LeaseFromAnswer, rounds: 4, do: (*wholeRun).sleepingServer, finds: `it is \d+ after it was|not linearizable`, long: true},
-	{bugs: planted.NotFenced, with: planted.LeaseNotChecked, nodes: 5, rounds: 5, do: (*wholeRun).cutFromMaster, finds: lostAcks, long: true},
-	{bugs: planted.SchemaNotChecked, schemas: true, finds: `no t\S+ was there|what was dropped is there|is lost`, long: true},
-	{bugs: planted.MetadataUnchecked, nodes: 5, rounds: 6, do: (*wholeRun).cutWhileWriting, finds: anything, long: true},
+	{bugs: planted.LeaseNotChecked, rounds: 3, do: (*wholeRun).isolateServer, finds: `it is \d+ after it was|not linearizable`},
+	{bugs: planted.LeaseFromAnswer, rounds: 4, do: (*wholeRun).sleepingServer, finds: `it is \d+ after it was|not linearizable`},
+	{bugs: planted.NotFenced, with: planted.LeaseNotChecked, nodes: 5, rounds: 5, do: (*wholeRun).cutFromMaster, finds: lostAcks},
+	{bugs: planted.SchemaNotChecked, schemas: true, finds: `no t\S+ was there|what was dropped is there|is lost`},
+	{bugs: planted.MetadataUnchecked, nodes: 5, rounds: 6, do: (*wholeRun).cutWhileWriting, finds: anything},
 }
 
 // TestPlantedBugs plants one bug at a time into the program, and expects the users and the checks
-// of TestCluster to find it.
+// of TestCluster to find it. It is a part of soaks.
 func TestPlantedBugs(t *testing.T) {
 	seed := testseed.New(t)
-	soak := soakRuns() > 1
-	if testing.Short() {
-		t.Logf("skipped: only in longer runs")
+	if soakRuns() <= 1 {
+		t.Logf("skipped: only in soaks; TestBugsAreFound of test/simulation plants bugs in each run")
 		return
-	}
-	if !soak {
-		t.Parallel()
 	}
 	until := soakShare(3)
 	nodes, users := plantedPrograms(t)
-	if soak {
-		t.Run("none", func(t *testing.T) { runUnplanted(t, seed) })
-	}
+	t.Run("none", func(t *testing.T) { runUnplanted(t, seed) })
 	for i := range plants {
 		p := &plants[i]
-		if p.long && (!soak || time.Now().After(until)) {
-			continue
+		if time.Now().After(until) {
+			break
 		}
 		t.Run(string(p.bugs), func(t *testing.T) {
 			for try := range uint64(3) {

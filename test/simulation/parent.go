@@ -19,8 +19,8 @@ import (
 	"github.com/steledb/stele/test/simulation/world"
 )
 
-// run builds the program with the patched runtime and runs the seeds.
-func run(ctx context.Context, o options) error {
+// buildAndRun builds the program with the patched runtime and runs the seeds.
+func buildAndRun(ctx context.Context, o options) error {
 	end := time.Now().Add(o.time)
 	dir, err := os.MkdirTemp("", "stele-simulation-")
 	if err != nil {
@@ -31,6 +31,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	return run(ctx, o, program, end)
+}
+
+// run runs the seeds, the last of which begins before the end if there is one.
+func run(ctx context.Context, o options, program string, end time.Time) error {
 	if o.bugs != "" {
 		return huntAll(ctx, o, program)
 	}

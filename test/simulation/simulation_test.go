@@ -1,34 +1,88 @@
-//go:build simulation
-
 package main
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
-// short options are those of tests: seeds of little virtual time, one at a time, since other tests run
-// beside them.
-func shortOptions(t *testing.T) options {
+// program is the simulation's program, which all tests share; empty with -short.
+var program string
+
+func TestMain(m *testing.M) {
+	o := parse(nil) // before the flags of tests are parsed
+	code, err := buildAndTest(m, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// buildAndTest builds the program, unless only short tests are wanted, and runs the tests.
+func buildAndTest(m *testing.M, o options) (code int, err error) {
+	for _, arg := range os.Args {
+		if arg == "-test.short=true" {
+			return m.Run(), nil
+		}
+	}
+	dir, err := os.MkdirTemp("", "stele-simulation-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if program, err = build(context.Background(), o, dir); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// testOptions are those of tests: one seed at a time, since other tests run beside them.
+func testOptions(seeds int, virtual time.Duration) options {
 	o := parse(nil)
-	o.jobs, o.virtual = 1, 10*time.Second
+	o.jobs, o.seeds, o.virtual = 1, seeds, virtual
 	return o
 }
 
-// TestSameHistory runs seeds twice. Their histories must be equal in every event (SM6).
-func TestSameHistory(t *testing.T) {
-	o := shortOptions(t)
-	o.seeds, o.twice, o.virtual = 50, true, 2*time.Second
-	if err := run(t.Context(), o); err != nil {
+func simulate(t *testing.T, o options) {
+	t.Helper()
+	if program == "" {
+		t.Logf("skipped: only in longer runs")
+		return
+	}
+	if err := run(t.Context(), o, program, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestSeeds runs the first 200 seeds, which must have no violation. Soaks run others.
+// TestSameHistory runs seeds twice. Their histories must be equal in every event (SM6).
+func TestSameHistory(t *testing.T) {
+	o := testOptions(50, time.Second)
+	o.from, o.twice = 1001, true
+	simulate(t, o)
+}
+
+// TestSeeds runs the first 200 seeds, which must have no violation, with short times of faults; a few have
+// long ones. Soaks run others.
 func TestSeeds(t *testing.T) {
-	o := shortOptions(t)
-	o.seeds = 200
-	if err := run(t.Context(), o); err != nil {
-		t.Fatal(err)
+	simulate(t, testOptions(200, 2*time.Second))
+	o := testOptions(10, 30*time.Second)
+	o.from = 201
+	simulate(t, o)
+}
+
+// TestBugsAreFound plants a bug of each layer, which a seed among the first must find.
+func TestBugsAreFound(t *testing.T) {
+	for _, b := range []planted.Bug{
+		planted.LoadWithoutRuns, planted.UnloadWhileWritten, planted.CheckWithoutLatch, planted.SchemaNotChecked,
+		planted.DeletionsDroppedEarly, planted.AckOneReplica, planted.LeaseNotChecked, planted.CacheForEver,
+	} {
+		o := testOptions(30, 30*time.Second)
+		o.bugs, o.tries = string(b), 1
+		simulate(t, o)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build simulation
-
 package machine_test
 
 import (

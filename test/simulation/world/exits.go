@@ -3,7 +3,9 @@ package world
 import (
 	"errors"
 
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/voter"
+	"github.com/steledb/stele/raftmeta/storage"
 )
 
 // hostMarks is what judges know about a host.
@@ -16,6 +18,7 @@ type hostMarks struct {
 	trouble    bool
 	troubledBy int
 	corrupted  bool // stored sectors have changed
+	broken     bool // no node can start on the disk, since a file of which it has the only copy is corrupt
 	replaced   int  // disks
 }
 
@@ -36,6 +39,7 @@ func (h *host) judgeExit(process int, err error) {
 		h.w.count("recoveries undone")
 		return
 	}
+	h.broken = h.corrupted && (errors.As(err, new(*storage.CorruptError)) || errors.As(err, new(*identity.CorruptError)))
 	if h.gone || h.trouble || h.corrupted || process == h.troubledBy {
 		h.w.count("exits with a cause")
 		return

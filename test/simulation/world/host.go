@@ -166,6 +166,10 @@ func (h *host) supervise(done <-chan struct{}) {
 			}
 			h.kill(false)
 			h.w.count("exits")
+			if h.broken {
+				h.w.operators().replace(h)
+				return
+			}
 			time.Sleep(time.Second)
 			h.up()
 		case <-done:

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -226,12 +225,9 @@ func (w *World) slow(h *host, limit time.Duration) {
 	}
 }
 
-// corruptible selects files that may change on disk. The identity file, the keys and the join token may not, nor their next
-// versions before they are renamed: no other host has a copy, and a node without them is lost until an operator
-// empties its disk, which none does here.
-func corruptible(name string) bool {
-	return !strings.HasPrefix(strings.TrimPrefix(path.Base(name), "."), "identity") && !strings.HasPrefix(name, keysDir) && name != tokenFile
-}
+// corruptible selects files that may change on disk. Keys and the join token may not: no other host has a copy, and a node without
+// them does not start. An operator would give it others. Where another file is the only copy, the node names it, and the host is replaced.
+func corruptible(name string) bool { return !strings.HasPrefix(name, keysDir) && name != tokenFile }
 
 // reconfigure changes settings of a host that an operator may change.
 func (w *World) reconfigure(h *host) {

@@ -12,7 +12,8 @@ import (
 
 // Operators change the members of the cluster, one change at a time. They follow docs/operating.md:
 // before a disk is lost for good, all extents and logs have all replicas and all voters are alive,
-// and no other fault begins while the operator waits for that.
+// and no other fault begins while the operator waits for that. A host whose node cannot start any more because its disk
+// is corrupt is replaced at once: only one disk of a world is.
 
 // operators are the operators of a world.
 type operators struct{ *World }
@@ -189,6 +190,21 @@ func (w operators) loseDisk(h *host, end time.Time) {
 	w.join(h, end)
 	w.remove(id, end)
 	w.awaitRedundancy(end)
+}
+
+// replace takes a host out of the cluster whose node cannot start any more because its disk is corrupt, and adds another one.
+func (w operators) replace(h *host) {
+	h.gone = true
+	for w.operating {
+		time.Sleep(time.Second)
+	}
+	w.operating = true
+	defer func() { w.operating = false }()
+	w.leave(h)
+	w.count("hosts replaced for a corrupt disk")
+	end := time.Now().Add(operatorDone)
+	w.addNode(end)
+	w.remove(h.id, end)
 }
 
 // leave takes a host out of the cluster.
