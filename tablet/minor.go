@@ -317,5 +317,13 @@ func (l *minorLoop) relieve() bool {
 	if victim == nil || victim.minor.busy.Load() {
 		return false
 	}
-	return l.commitLog.commits.Between(victim.writer.freeze) == nil
+	frozen := false
+	err := l.commitLog.commits.Between(func() {
+		if frozen = victim.writer.mem.Len() > 0; frozen {
+			victim.writer.freeze()
+		}
+	})
+	// Otherwise its oldest entries are frozen already, and another goroutine writes them out, such as that
+	// of a split. To try again before it is done would only burn CPU.
+	return err == nil && frozen
 }

@@ -23,6 +23,34 @@ func (m *stuckMetadata) Save(ctx context.Context, meta *Meta) error {
 	return m.Metadata.Save(ctx, meta)
 }
 
+// TestNothingIsLeftToFreeze: the log is too long because of a memtable that another goroutine writes out.
+// The loop then waits, since there is nothing that it could freeze.
+func TestNothingIsLeftToFreeze(t *testing.T) {
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
+	x := s.served.all()[0]
+	if _, err := applySync(s.Server, "row001", setCell("row001")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.commitLog.commits.Between(func() {
+		queued := x.writer.onFrozen
+		defer func() { x.writer.onFrozen = queued }()
+		x.writer.onFrozen = func() {}
+		x.writer.freeze()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := *s.minors.cfg
+	l.LogBytesMax = 0
+	loop := &minorLoop{cfg: &l, served: s.minors.served, memory: s.minors.memory, commitLog: s.minors.commitLog}
+	if s.commitLog.pending() == 0 {
+		t.Fatal("the log is not needed")
+	}
+	if loop.relieve() {
+		t.Error("nothing is frozen, and the loop tries again at once")
+	}
+}
+
 // TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not block those of
 // others.
 func TestOneTabletIsStuck(t *testing.T) {
