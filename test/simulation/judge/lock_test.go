@@ -55,6 +55,11 @@ var lockTests = []judged{
 		h.hold(1, 5, 10, 20)
 		h.hold(2, 6, 22, 30)
 	}},
+	{"lock: acquired by a session that expired before the answer", "", func(h *history) {
+		late := h.hold(1, 5, 10, 30)
+		late.Hold.From, late.Hold.Released = 30, workload.Infinity
+		h.hold(2, 6, 15, 20)
+	}},
 	{"lock: overlap", "holds", func(h *history) {
 		h.hold(1, 5, 10, 20)
 		h.hold(2, 6, 15, 30)

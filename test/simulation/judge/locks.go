@@ -145,13 +145,17 @@ func lockStep(s lockState, op *workload.Op) (lockState, bool) {
 }
 
 // locks checks the holds of each lock. A hold is an acquisition between the call and the return of
-// Acquire, and a release after its session believed in it for the last time.
+// Acquire, and a release after its session believed in it for the last time. If it never did, because the
+// answer came when its lease was over, the leader may have released the lock before the answer.
 func (r *Report) locks(ops []workload.Op, o Options) {
 	parts := map[string][]workload.Op{}
 	for _, op := range holdsOf(ops) {
 		acquire, release := op, op
 		acquire.Return = op.Hold.From
 		release.Kind, release.Call, release.Return = releaseLock, op.Hold.To, op.Hold.Released
+		if op.Hold.From == op.Hold.To {
+			release.Call = op.Call
+		}
 		parts[op.Hold.Lock] = append(parts[op.Hold.Lock], acquire, release)
 	}
 	r.Locks = len(parts)
