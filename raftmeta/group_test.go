@@ -446,6 +446,28 @@ func TestGroupDiskFull(t *testing.T) {
 	mustSet(t, g, "/f", "x", 0)
 }
 
+// A follower whose disk is full does not answer for the leader: it returns who leads.
+func TestFollowerDiskFull(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	defer c.close()
+	l := c.leader()
+	for _, id := range c.ids() {
+		g := c.group(id)
+		if g == l {
+			continue
+		}
+		g.disk.free = func() (int64, error) { return 0, nil }
+		g.disk.measured.Store(0)
+		var elsewhere *api.NotLeaderError
+		if _, _, err := g.Service().OpenSession(t.Context(), "s", time.Second); !errors.As(err, &elsewhere) || elsewhere.Leader == "" {
+			t.Errorf("a session of %s: %v", id, err)
+		}
+		if _, err := g.Service().Set(t.Context(), "/f", nil, api.AnyGeneration, api.SetOptions{}); !errors.As(err, &elsewhere) {
+			t.Errorf("a change at %s: %v", id, err)
+		}
+	}
+}
+
 // logLines collects log lines.
 type logLines struct {
 	mu    sync.Mutex

@@ -100,6 +100,16 @@ func (v *Service) manager(ctx context.Context) (*manager, error) {
 	}
 }
 
+// checkDisk returns api.ErrDiskFull if this server leads and its log must not grow. A server that does not lead returns who
+// leads: its disk does not matter.
+func (v *Service) checkDisk() error {
+	err := v.replica.CheckDisk()
+	if err == nil || v.replica.Leading() != 0 {
+		return err
+	}
+	return v.replica.NotLeading()
+}
+
 // OpenSession implements api.Service.
 func (v *Service) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
 	return v.openSession(ctx, name, lease, nil)
@@ -113,7 +123,7 @@ func (v *Service) openSession(ctx context.Context, name string, lease time.Durat
 		lease = api.LeaseDefault
 	}
 	lease = min(max(lease, api.LeaseMin), api.LeaseMax).Truncate(time.Millisecond)
-	if err := v.replica.CheckDisk(); err != nil {
+	if err := v.checkDisk(); err != nil {
 		return 0, 0, err
 	}
 	lm, err := v.manager(ctx)

@@ -28,7 +28,7 @@ func (v *Service) set(ctx context.Context, path string, data []byte, gen uint64,
 	if err := checkOptions(o); err != nil {
 		return 0, err
 	}
-	if err := v.replica.CheckDisk(); err != nil {
+	if err := v.checkDisk(); err != nil {
 		return 0, err
 	}
 	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSet, Path: path, Data: data, Generation: gen,
@@ -63,7 +63,7 @@ func (v *Service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	if err := checkOptions(o); err != nil {
 		return 0, err
 	}
-	if err := v.replica.CheckDisk(); err != nil {
+	if err := v.checkDisk(); err != nil {
 		return 0, err
 	}
 	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSetACL, Path: path, Name: acl, Session: o.Session, Guard: o.Guard, Quota: quota})
@@ -120,7 +120,7 @@ func (v *Service) acquire(ctx context.Context, s api.SessionID, path string, mod
 	if err := checkMode(mode); err != nil {
 		return api.Grant{}, err
 	}
-	if err := v.replica.CheckDisk(); err != nil {
+	if err := v.checkDisk(); err != nil {
 		return api.Grant{}, err
 	}
 	lm, err := v.manager(ctx)
