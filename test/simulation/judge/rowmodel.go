@@ -95,12 +95,14 @@ func (s rowState) alter(op *workload.Op) (rowState, bool) {
 	return s, false
 }
 
-// of returns the cells of families; none means all.
+// of returns the cells of families or columns; none means all.
 func (s rowState) of(families []string) []workload.Cell {
 	if len(families) == 0 {
 		return s.cells
 	}
-	return slices.DeleteFunc(slices.Clone(s.cells), func(c workload.Cell) bool { return !slices.Contains(families, familyOf(c.Column)) })
+	return slices.DeleteFunc(slices.Clone(s.cells), func(c workload.Cell) bool {
+		return !slices.Contains(families, familyOf(c.Column)) && !slices.Contains(families, c.Column)
+	})
 }
 
 func familyOf(column string) string {

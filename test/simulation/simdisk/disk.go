@@ -188,7 +188,7 @@ func (d *Disk) SetFaults(f Faults) {
 }
 
 // Stall makes all operations, or only syncs, take at least until a time from now. It includes those
-// that have begun.
+// that have begun. A later call replaces the time; stalled operations notice an earlier one within a second.
 func (d *Disk) Stall(t time.Duration, syncsOnly bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -66,6 +66,9 @@ func (d *Disk) failsLocked(c class, name string) bool {
 	return p > 0 && (f.Match == nil || f.Match(name)) && d.cfg.Rand.Float64() < p
 }
 
+// stallCheck is how often a stalled operation looks whether the stall has ended before its time.
+const stallCheck = time.Second
+
 // do runs an operation: it sleeps, and then calls effect with the lock held. The effect gets EIO if
 // the operation is to fail. Afterwards it emits the event.
 func (f *FS) do(c class, e *Event, effect func(fault error) error) error {
@@ -78,9 +81,13 @@ func (f *FS) do(c class, e *Event, effect func(fault error) error) error {
 			break
 		}
 		d.mu.Unlock()
-		time.Sleep(wait)
+		step := min(wait, stallCheck)
+		time.Sleep(step)
 		d.mu.Lock()
-		wait = 0
+		wait -= step
+		if wait > 0 {
+			wait = max(0, d.stallLocked(c)) // it may have ended early
+		}
 	}
 	defer d.mu.Unlock()
 	if f.dead {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 )
 
@@ -15,19 +16,13 @@ type blobClient struct {
 }
 
 // do makes one operation on blobs. A client changes only its own blobs.
-func (c *blobClient) do(ctx context.Context) {
+func (c *blobClient) do(all, ctx context.Context) {
 	n := c.r.IntN(10)
 	switch {
 	case n == 0:
 		c.listBlobs(ctx, false)
 	case n < 5 || len(c.own) == 0:
-		b := &Blob{Name: valueName(c.number, c.history.number(), 1+c.r.IntN(c.plan.BlobMax))}
-		op := c.begin(Op{Kind: PutBlob, Blob: b})
-		info, err := c.db.Blobs().Put(ctx, b.Name, bytes.NewReader(Contents(b.Name)))
-		op.Blob = &Blob{Name: b.Name, ID: info.ID}
-		if op = c.history.End(op, err); op.Outcome == OK {
-			c.own = append(c.own, *op.Blob)
-		}
+		c.putBlob(all, ctx)
 	case n < 8:
 		c.getBlob(ctx, c.own[c.r.IntN(len(c.own))], false)
 	default:
@@ -40,6 +35,36 @@ func (c *blobClient) do(ctx context.Context) {
 		}
 		c.own = slices.Delete(c.own, i, i+1)
 	}
+}
+
+// putBlob stores a blob, sometimes from a slow source, for which it takes more time than other operations have.
+func (c *blobClient) putBlob(all, ctx context.Context) {
+	b := &Blob{Name: valueName(c.number, c.history.number(), 1+c.r.IntN(c.plan.BlobMax))}
+	op := c.begin(Op{Kind: PutBlob, Blob: b})
+	var source io.Reader = bytes.NewReader(Contents(b.Name))
+	if c.r.IntN(4) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(all, 4*slowMax)
+		defer cancel()
+		source = &slowReader{source, func() { c.pause(ctx, slowMax) }}
+	}
+	info, err := c.db.Blobs().Put(ctx, b.Name, source)
+	op.Blob = &Blob{Name: b.Name, ID: info.ID}
+	if op = c.history.End(op, err); op.Outcome == OK {
+		c.own = append(c.own, *op.Blob)
+	}
+}
+
+// A slowReader pauses before each read.
+type slowReader struct {
+	io.Reader
+	pause func()
+}
+
+// Read implements io.Reader.
+func (r *slowReader) Read(p []byte) (int, error) {
+	r.pause()
+	return r.Reader.Read(p)
 }
 
 func (c *blobClient) getBlob(ctx context.Context, b Blob, final bool) Op {

@@ -77,7 +77,7 @@ type Op struct {
 	Table, Row string
 	// TableID is the id of a created table.
 	TableID uint64
-	// Families are those of a created or changed table, or of a read that is restricted to them.
+	// Families are those of a created or changed table, or of a read that is restricted to them. For a read it may be one column.
 	Families []string
 
 	// Changes are those of a Write, those of a Check whose predicate holds, and the rules of a

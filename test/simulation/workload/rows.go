@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -184,13 +185,17 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 	c.history.End(op, err)
 }
 
-// read reads a row, sometimes only a family of it.
+// read reads a row, sometimes only a family or a column of it.
 func (c *rowClient) read(ctx context.Context, t *TablePlan, row string, final bool) Op {
 	op := Op{Kind: Read, Table: t.Name, Row: row, Final: final}
 	var opts []client.ReadOption
-	if !final && c.r.IntN(6) == 0 {
+	if n := c.r.IntN(6); !final && n < 2 {
 		op.Families = []string{c.family(t)}
 		opts = append(opts, client.Families(op.Families...))
+		if n == 1 {
+			op.Families = []string{c.column(t)}
+			opts = []client.ReadOption{client.Columns(op.Families...)}
+		}
 	}
 	op = c.begin(op)
 	found, err := c.db.Table(t.Name).Get(ctx, row, opts...)
@@ -219,6 +224,9 @@ func (c *rowClient) rangeOf() *Scan {
 	return s
 }
 
+// slowMax bounds a long pause of an application between two parts of one operation.
+const slowMax = 10 * time.Second
+
 // scan scans a table in small batches, so that tablets may be moved and split meanwhile.
 func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool) Op {
 	op := c.begin(Op{Kind: ScanAll, Table: t.Name, Scan: s, Final: final})
@@ -228,7 +236,11 @@ func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool)
 	}
 	result := *s // s belongs to the history now
 	rows := c.db.Table(t.Name).Scan(ctx, opts...)
+	slow := c.r.IntN(32) // the row at which the application pauses for long
 	for rows.Next() {
+		if !final && len(result.Rows) == slow && c.r.IntN(4) == 0 {
+			c.pause(ctx, slowMax)
+		}
 		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), cellsOf(rows.Row())})
 		if !final && c.r.IntN(30) == 0 {
 			c.pause(ctx, c.plan.Pace) // the application is slow

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/steledb/stele/table"
@@ -39,12 +40,31 @@ func (c *operator) recreate(all context.Context) {
 		return
 	}
 	ctx, cancel := c.timeout(all)
+	moves := c.moveBeside(ctx, t)
 	c.history.End(c.dropTable(ctx, t))
 	cancel()
+	moves.Wait()
 	c.pause(all, time.Second)
 	for !c.createTable(all, t) && all.Err() == nil {
 		c.pause(all, time.Second)
 	}
+}
+
+// moveBeside moves tablets of a table until the context ends, sometimes: a table may be dropped while servers load its tablets.
+func (c *operator) moveBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup {
+	var moves sync.WaitGroup
+	if !c.plan.Has(Moves) || c.r.IntN(2) == 0 {
+		return &moves
+	}
+	other := c.Workload.worker(c.number) // with random numbers of its own
+	other.r, other.db = c.fork(), c.db
+	moves.Go(func() {
+		for ctx.Err() == nil {
+			other.operator.move(ctx, t, other.row())
+			other.pause(ctx, 300*time.Millisecond)
+		}
+	})
+	return &moves
 }
 
 func (c *operator) dropTable(ctx context.Context, t *TablePlan) (Op, error) {

@@ -29,15 +29,19 @@ func (c *operator) doTablets(ctx context.Context, f Feature) {
 		_, err := tablets.Merge(ctx, t.Name, ref)
 		c.history.End(op, err)
 	case Moves:
-		op.Kind, op.Node = Move, c.node()
-		op = c.begin(op)
-		_, err := tablets.Move(ctx, t.Name, ref, op.Node)
-		c.history.End(op, err)
+		c.move(ctx, t, row)
 	case Compactions:
 		op.Kind = Compact
 		op = c.begin(op)
 		c.history.End(op, tablets.Compact(ctx, t.Name, ref, c.r.IntN(2) == 0))
 	}
+}
+
+// move moves the tablet of a row to some node.
+func (c *operator) move(ctx context.Context, t *TablePlan, row string) {
+	op := c.begin(Op{Kind: Move, Table: t.Name, Row: row, Node: c.node()})
+	_, err := c.db.Tablets().Move(ctx, t.Name, client.TabletRef{Row: row}, op.Node)
+	c.history.End(op, err)
 }
 
 // node returns the name of a node, usually one that is up.

@@ -167,7 +167,7 @@ func (c *worker) do(all context.Context, f Feature) {
 	case Drains:
 		c.operator.drain(all)
 	case BlobStore:
-		c.blobs.do(ctx)
+		c.blobs.do(all, ctx)
 	case Rights:
 		c.operator.useRights(all)
 	case Quotas:

@@ -21,7 +21,11 @@ func (c cluster) config(from *simnet.Host) client.Config {
 }
 
 func (c cluster) open(ctx context.Context, n int, cfg client.Config) (*client.Client, error) {
-	return client.Open(ctx, c.w.hosts[n%len(c.w.hosts)].address(), cfg)
+	h := c.w.hosts[n%len(c.w.hosts)]
+	if h == c.w.absent {
+		h = c.w.hosts[(n+1)%len(c.w.hosts)]
+	}
+	return client.Open(ctx, h.address(), cfg)
 }
 
 func (c cluster) from(n int) *simnet.Host { return c.w.clients[n%len(c.w.clients)] }

@@ -17,6 +17,7 @@
 //	found     the nodes form a cluster, with certificates in some plans, and clients create tables
 //	faults    the nemesis and operators work beside clients
 //	heal      all faults end; the time until everything is served is measured and bounded
+//	degraded  in some plans: one host has a fault that does not end, and the others serve everything
 //	recovery  in some plans: clients stop, all nodes stop, and the lock service is recovered from a minority of its voters
 //	end       all data is read; METADATA, replicas and the history are judged
 //
@@ -52,4 +53,6 @@
 //	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
 //	SW8. Garbage: nothing that is needed is quarantined. In the end, garbage is removed within garbageMax.
 //	SW9. Voters: voters that have applied the same entries of the log have the same state of the lock service.
+//	SW10. Removed: nodes that were removed are on no node's list.
+//	SW11. One fault: as long as one host is down, isolated, or its disk is full or stalled, the others serve everything.
 package world

@@ -111,7 +111,7 @@ func (w inspector) nodesServe(ctx context.Context, l *checklist) {
 		waits := false
 		for _, h := range w.hosts {
 			why := ""
-			if h.state != serving && !h.gone {
+			if h.state != serving && !h.gone && h != w.absent {
 				why, waits = "waits for "+h.waits, true
 			}
 			l.set(h.name, why)

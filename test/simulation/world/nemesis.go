@@ -113,10 +113,9 @@ func (w *World) inflict(x target, limit time.Duration) {
 		h.troubled()
 		h.disk.Stall(min(limit, w.between(time.Second, time.Minute)), w.r.IntN(2) == 0)
 	case diskFull:
-		h.troubled()
-		h.disk.SetCapacity(h.disk.Used() + w.r.Int64N(4<<20))
-		w.hold(limit, time.Second, time.Minute)
-		h.disk.SetCapacity(w.plan.diskBytes)
+		w.fill([]*host{h}, limit)
+	case disksFull:
+		w.fill(w.hosts, limit)
 	case diskError:
 		bad := w.bad
 		bad.troubled()
@@ -142,6 +141,18 @@ func (w *World) inflict(x target, limit time.Duration) {
 		h.up()
 	default:
 		w.operators().operate(f, h, limit)
+	}
+}
+
+// fill leaves little space on disks for a time.
+func (w *World) fill(hosts []*host, limit time.Duration) {
+	for _, h := range hosts {
+		h.troubled()
+		h.disk.SetCapacity(h.disk.Used() + w.r.Int64N(16<<10<<w.r.IntN(9)))
+	}
+	w.hold(limit, time.Second, time.Minute)
+	for _, h := range hosts {
+		h.disk.SetCapacity(w.plan.diskBytes)
 	}
 }
 

@@ -145,10 +145,19 @@ func (w operators) retire(h *host, end time.Time) {
 		return
 	}
 	h.gone = true
-	h.stop()
-	h.kill(false)
+	if w.r.IntN(2) == 0 {
+		h.stop()
+		h.kill(false)
+	}
 	w.leave(h)
 	w.remove(id, end)
+	w.await(end, func(context.Context, *client.Client) error { // it learns that it was removed, and ends
+		if h.state == serving && h.node.Err() == nil {
+			return errors.New("still runs")
+		}
+		return nil
+	})
+	h.kill(false)
 	w.count("nodes retired")
 	if w.r.IntN(2) == 0 {
 		w.addNode(end)
@@ -224,6 +233,7 @@ func (w operators) remove(id string, end time.Time) {
 	if err != nil {
 		w.fail("SW1 service: node %s cannot be removed: %v", id, err)
 	}
+	w.removed = append(w.removed, id)
 }
 
 // await polls a condition until it holds or the time ends.
@@ -258,7 +268,8 @@ func (w operators) awaitRedundancy(end time.Time) bool {
 	})
 }
 
-// redundant returns an error unless all extents and logs have all replicas, and all voters are alive.
+// redundant returns an error unless all extents and logs have all replicas, and all voters are alive: those of the host that is absent
+// do not count.
 func (w operators) redundant(ctx context.Context, c *client.Client) error {
 	s, err := c.BlockStore().Status(ctx)
 	if err != nil {
@@ -269,6 +280,7 @@ func (w operators) redundant(ctx context.Context, c *client.Client) error {
 	}
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
+		case w.absent != nil && n.Node == w.absent.id:
 		case n.Error != "":
 			return fmt.Errorf("%s: %s", n.Name, n.Error)
 		case !n.Known || n.Under > 0 || n.OneLeft > 0:
@@ -286,7 +298,7 @@ func (w operators) redundant(ctx context.Context, c *client.Client) error {
 	voters := 0
 	for i := range r.Servers {
 		v := &r.Servers[i]
-		if !v.Alive && !v.Leader {
+		if !v.Alive && !v.Leader && w.absent == nil {
 			return fmt.Errorf("voter %s is not alive", v.Name)
 		}
 		if v.Voter {

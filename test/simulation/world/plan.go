@@ -26,6 +26,7 @@ const (
 	slowLink       fault = "slow-link"   // delays, losses, duplicates
 	diskStall      fault = "disk-stall"  // all operations, or syncs only
 	diskFull       fault = "disk-full"   // and gets space back
+	disksFull      fault = "disks-full"  // all of them
 	diskError      fault = "disk-error"  // EIO
 	diskCorruption fault = "disk-rot"    // stored sectors change
 	clockStep      fault = "clock-step"  // of the wall clock, up to an hour
@@ -47,7 +48,7 @@ var faults = []struct {
 }{
 	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 25, 2}, {freeze, 50, 12},
 	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {slowLink, 40, 10},
-	{diskStall, 40, 8}, {diskFull, 40, 8}, {diskError, 25, 4}, {diskCorruption, 25, 6},
+	{diskStall, 40, 8}, {diskFull, 40, 8}, {disksFull, 25, 2}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
 	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 20, 4}, {loseNode, 20, 4}, {loseDisk, 25, 4},
 }
@@ -71,6 +72,8 @@ type plan struct {
 	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
 	// replicas are waited for and checked.
 	recovery, settled bool
+	// degraded: after all other faults one host has one that does not end.
+	degraded bool
 }
 
 func newPlan(seed uint64) plan {
@@ -89,7 +92,7 @@ func newPlan(seed uint64) plan {
 		}
 	}
 	p.keepReplicas()
-	p.recovery, p.settled = r.IntN(6) == 0, r.IntN(4) == 0
+	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(3) == 0
 	return p
 }
 

@@ -62,6 +62,10 @@ type World struct {
 	// states are those of the lock service after entries of its log, until it is recovered.
 	states    map[uint64]voterState
 	recovered bool
+	// absent is the host that the others must do without, if any.
+	absent *host
+	// removed are the ids of nodes that were removed for good.
+	removed []string
 	// leader and master are the hosts that last became so.
 	leader, master *host
 }
@@ -153,6 +157,8 @@ func (w *World) run() {
 	w.trace.addf("world", "healed")
 	w.inspector().awaitService(healed)
 	w.operators().awaitOperators()
+	w.inspector().judgeRemoved()
+	w.degrade()
 	w.inspector().judgeGoroutines(before)
 	unwatch()
 	stop()

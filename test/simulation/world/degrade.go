@@ -1,0 +1,65 @@
+package world
+
+import (
+	"context"
+	"time"
+
+	"github.com/steledb/stele/client"
+)
+
+// degradedFaults are those of one host that the cluster must do without for any time.
+var degradedFaults = []fault{crash, isolate, diskStall, diskFull}
+
+// degrade gives one host a fault that does not end. The others must serve everything meanwhile (SW11), and in plans that
+// check all replicas also have these again. Faults that are on only in some seeds do not matter here.
+func (w *World) degrade() {
+	if !w.plan.degraded || w.failed != "" {
+		return
+	}
+	h, f := w.host(), degradedFaults[w.r.IntN(len(degradedFaults))]
+	w.trace.addf("nemesis", "%s has the fault %s until further notice", h.name, f)
+	w.count("degraded: " + string(f))
+	h.troubled()
+	w.absent = h
+	switch f {
+	case crash:
+		h.kill(w.r.IntN(2) == 0)
+	case isolate:
+		for _, o := range w.hosts {
+			if o != h {
+				w.net.Cut(h.net, o.net)
+				w.net.Cut(o.net, h.net)
+			}
+		}
+	case diskStall:
+		h.disk.Stall(2*redundancyMax, w.r.IntN(2) == 0)
+	case diskFull:
+		h.disk.SetCapacity(h.disk.Used())
+	}
+	time.Sleep(degradedNotice)
+	w.inspector().awaitService(time.Now())
+	if f == crash {
+		w.inspector().awaitReplicas()
+	}
+	w.trace.addf("world", "healed again")
+	w.absent = nil
+	w.heal()
+	w.inspector().awaitService(time.Now())
+}
+
+// degradedNotice is the time in which the others notice that a node is gone, and begin to do its work.
+const degradedNotice = 30 * time.Second
+
+// awaitReplicas waits until all replicas of a host that stays down are on others, in plans that check replicas (SW4).
+func (w inspector) awaitReplicas() {
+	if !w.plan.settled || w.failed != "" || len(w.hosts) <= hostsMin {
+		return
+	}
+	var why error
+	if !w.operators().await(time.Now().Add(redundancyMax), func(ctx context.Context, c *client.Client) error {
+		why = w.operators().redundant(ctx, c)
+		return why
+	}) {
+		w.fail("SW4 replicas: those of %s are not on other hosts %v after its end: %v", w.absent.name, redundancyMax, why)
+	}
+}
