@@ -446,7 +446,7 @@ func TestGroupDiskFull(t *testing.T) {
 	mustSet(t, g, "/f", "x", 0)
 }
 
-// A follower whose disk is full does not answer for the leader: it returns who leads.
+// A follower whose disk is full does not answer for the leader: it names the leader.
 func TestFollowerDiskFull(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	defer c.close()

@@ -100,8 +100,8 @@ func (v *Service) manager(ctx context.Context) (*manager, error) {
 	}
 }
 
-// checkDisk returns api.ErrDiskFull if this server leads and its log must not grow. A server that does not lead returns who
-// leads: its disk does not matter.
+// checkDisk returns api.ErrDiskFull if this server leads and its log must not grow. Another server names
+// the leader: its disk does not matter.
 func (v *Service) checkDisk() error {
 	err := v.replica.CheckDisk()
 	if err == nil || v.replica.Leading() != 0 {

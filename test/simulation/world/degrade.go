@@ -10,12 +10,16 @@ import (
 // degradedFaults are those of one host that the cluster must do without for any time.
 var degradedFaults = []fault{crash, isolate, diskStall, diskFull}
 
-// degrade gives one host a fault that does not end. The others must serve everything meanwhile (SW11), and in plans that
+// degrade gives one host a fault that does not end, once everything has all replicas and voters. The others must serve everything meanwhile (SW11), and in plans that
 // check all replicas also have these again. Faults that are on only in some seeds do not matter here.
 func (w *World) degrade() {
 	if !w.plan.degraded || w.failed != "" {
 		return
 	}
+	if !w.operators().awaitRedundancy(time.Now().Add(redundancyMax)) {
+		return // judgeBlocks judges it
+	}
+	w.quiet = false
 	h, f := w.host(), degradedFaults[w.r.IntN(len(degradedFaults))]
 	w.trace.addf("nemesis", "%s has the fault %s until further notice", h.name, f)
 	w.count("degraded: " + string(f))
