@@ -18,10 +18,11 @@ func (w inspector) goroutines() (most int) {
 }
 
 // A healed node may have goroutinesFactor times as many goroutines as one before the faults, and
-// goroutinesMore: other nodes and clients have connected to it since.
+// goroutinesMore, and goroutinesClient for each client: other nodes and clients have connected to it since, for data and for locks.
 const (
 	goroutinesFactor = 2
 	goroutinesMore   = 300
+	goroutinesClient = 6
 )
 
 // judgeGoroutines checks that healed nodes have about as many goroutines as before the faults (SW6).
@@ -33,7 +34,7 @@ func (w inspector) judgeGoroutines(before int) {
 		}
 		n := machine.Goroutines(h.process)
 		w.most("goroutines after faults", int64(n))
-		if limit := goroutinesFactor*before + goroutinesMore; n > limit {
+		if limit := goroutinesFactor*before + goroutinesMore + goroutinesClient*w.plan.clients; n > limit {
 			w.fail("SW6 bounds: %s has %d goroutines after all faults, before them a node had at most %d: the limit is %d", h.name, n, before, limit)
 		}
 	}

@@ -25,6 +25,8 @@ func (w operators) recoverLocks() {
 	if !w.plan.recovery || w.failed != "" {
 		return
 	}
+	w.recovered = true
+	time.Sleep(quietTime)
 	var ids []string
 	err := w.ask(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) (err error) {
 		ids, err = voters(ctx, c)
@@ -34,8 +36,6 @@ func (w operators) recoverLocks() {
 		w.fail("SW1 service: no list of voters: %v", err)
 		return
 	}
-	w.recovered = true
-	time.Sleep(quietTime)
 	w.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	left := ids[:len(ids)/2]
 	w.trace.addf("world", "all nodes stop, and the lock service is recovered from one of %v", left)
