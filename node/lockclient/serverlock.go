@@ -87,10 +87,19 @@ func (cl *Client) acquireServer(ctx context.Context, s *session.Session) (*sessi
 	}
 	var held *metaapi.LockedError
 	if led && errors.As(err, &held) {
-		other := cl.instanceOf(cl.Self.ID())
-		return nil, fmt.Errorf("%w: node %s runs at %s: are these data folders a copy of its?", errOtherInstance, cl.Self.ID(), other.RPC)
+		return nil, heldError(cl.instanceOf(cl.Self.ID()), cl.Self.ID(), cl.Self.Address)
 	}
 	return nil, fmt.Errorf("take the lock of %s: %w", serverPath(cl.Self.ID()), err)
+}
+
+// heldError returns why a node does not get the lock of its file. A holder at another address is another process that serves as the node. One
+// at the node's own address can be only its previous run, which is over: the lock service has not ended its session yet, for example
+// because the leader's disk stalls.
+func heldError(holder instance, id, address string) error {
+	if holder.RPC == address {
+		return fmt.Errorf("the lock of %s is held by the session of its previous run", serverPath(id))
+	}
+	return fmt.Errorf("%w: node %s runs at %s: are these data folders a copy of its?", errOtherInstance, id, holder.RPC)
 }
 
 // endLastRun closes the session of the node's previous run, if this node is the only member of the lock service. No other process

@@ -1,6 +1,7 @@
 package lockclient
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/steledb/stele/raftmeta"
@@ -20,6 +21,16 @@ func TestIsOnlyMember(t *testing.T) {
 	} {
 		if got := isOnlyMember(c.members, "n1"); got != c.want {
 			t.Errorf("members %v: only member: %t", c.members, got)
+		}
+	}
+}
+
+// A lock that the session of the node's previous run still holds, because the lock service could not end it, is waited for. Only a holder at
+// another address is another process.
+func TestHeldError(t *testing.T) {
+	for holder, want := range map[string]bool{"10.0.0.1:7106": false, "10.0.0.2:7106": true, "": true} {
+		if err := heldError(instance{RPC: holder}, "n1", "10.0.0.1:7106"); errors.Is(err, errOtherInstance) != want {
+			t.Errorf("holder at %q: %v", holder, err)
 		}
 	}
 }
