@@ -105,7 +105,7 @@ func (w *World) inflict(x target, limit time.Duration) {
 		h.freeze()
 		w.hold(limit, time.Second, time.Minute)
 		h.thaw()
-	case cutOne, cutPair, isolate, partition:
+	case cutOne, cutPair, isolate, partition, cutClient:
 		w.cut(f, h, o, limit)
 	case slowLink:
 		w.slow(h, limit)
@@ -189,6 +189,14 @@ func (w *World) cut(f fault, h, o *host, limit time.Duration) {
 	case cutPair:
 		add(h.net, o.net)
 		add(o.net, h.net)
+	case cutClient:
+		c, directions := w.clients[w.r.IntN(len(w.clients))], 1+w.r.IntN(3)
+		if directions&1 != 0 {
+			add(h.net, c) // answers are lost
+		}
+		if directions&2 != 0 {
+			add(c, h.net)
+		}
 	case isolate:
 		for _, x := range w.hosts {
 			if x != h {
@@ -260,6 +268,10 @@ func (w *World) heal() {
 			if h != o {
 				w.net.SetLink(h.net, o.net, simnet.LAN)
 			}
+		}
+		for _, c := range w.clients {
+			w.net.Heal(h.net, c)
+			w.net.Heal(c, h.net)
 		}
 		h.disk.SetCapacity(w.plan.diskBytes)
 		h.disk.SetFaults(simdisk.Faults{})

@@ -23,6 +23,7 @@ const (
 	cutPair        fault = "cut-pair"    // both
 	isolate        fault = "isolate"     // one host
 	partition      fault = "partition"   // the hosts in two parts
+	cutClient      fault = "cut-client"  // one direction between a host and a machine of clients, or both
 	slowLink       fault = "slow-link"   // delays, losses, duplicates
 	diskStall      fault = "disk-stall"  // all operations, or syncs only
 	diskFull       fault = "disk-full"   // and gets space back
@@ -47,7 +48,7 @@ var faults = []struct {
 	weight  int
 }{
 	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 25, 2}, {freeze, 50, 12},
-	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {slowLink, 40, 10},
+	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {cutClient, 50, 10}, {slowLink, 40, 10},
 	{diskStall, 40, 8}, {diskFull, 40, 8}, {disksFull, 25, 2}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
 	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 20, 4}, {loseNode, 20, 4}, {loseDisk, 25, 4},
