@@ -1,6 +1,9 @@
 package node
 
-import "github.com/steledb/stele/tablet"
+import (
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/tablet"
+)
 
 // Served returns the tablets that a node serves at this instant: none unless it certainly holds its server lock. It makes no call and
 // takes no lock that is held during I/O.
@@ -10,4 +13,25 @@ func Served(n *Node) []tablet.Loaded {
 		return nil
 	}
 	return append(s.Metadata.Served().Loaded(), s.Users.Served().Loaded()...)
+}
+
+// Calls returns how many calls a node has answered, by method.
+func Calls(n *Node) map[string]uint64 {
+	calls := map[string]uint64{}
+	for _, m := range n.rpc.Stats().Methods {
+		if m.Requests > 0 {
+			calls[m.Method] = m.Requests
+		}
+	}
+	return calls
+}
+
+// Alive returns how many nodes a node lists as alive by gossip, itself included.
+func Alive(n *Node) (alive int) {
+	for _, m := range n.members.Gossiped() {
+		if m.State == gossip.Alive {
+			alive++
+		}
+	}
+	return alive
 }
