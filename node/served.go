@@ -15,15 +15,16 @@ func Served(n *Node) []tablet.Loaded {
 	return append(s.Metadata.Served().Loaded(), s.Users.Served().Loaded()...)
 }
 
-// Calls returns how many calls a node has answered, by method.
-func Calls(n *Node) map[string]uint64 {
-	calls := map[string]uint64{}
-	for _, m := range n.rpc.Stats().Methods {
+// Calls returns how many calls a node has answered, by method, and how many connections to it are open.
+func Calls(n *Node) (calls map[string]uint64, conns int64) {
+	stats := n.rpc.Stats()
+	calls = map[string]uint64{}
+	for _, m := range stats.Methods {
 		if m.Requests > 0 {
 			calls[m.Method] = m.Requests
 		}
 	}
-	return calls
+	return calls, stats.Conns
 }
 
 // Alive returns how many nodes a node lists as alive by gossip, itself included.

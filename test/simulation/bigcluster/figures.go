@@ -54,6 +54,7 @@ type usage struct {
 	gossip  gossipCount
 	calls   []uint64 // by kind
 	methods map[string]uint64
+	conns   int64 // open now
 }
 
 // snapshot is the state of all counters at a time.
@@ -73,7 +74,8 @@ func (c *Cluster) snap() snapshot {
 		if h.node == nil {
 			continue
 		}
-		u := usage{process: h.process, ticks: machine.Ticks(h.process), gossip: h.gossip, calls: make([]uint64, len(kinds)), methods: node.Calls(h.node)}
+		u := usage{process: h.process, ticks: machine.Ticks(h.process), gossip: h.gossip, calls: make([]uint64, len(kinds))}
+		u.methods, u.conns = node.Calls(h.node)
 		for method, n := range u.methods {
 			u.calls[kindOf(method)] += n
 		}
@@ -100,7 +102,7 @@ func (c *Cluster) load(p *Phase, before, after snapshot) {
 	p.note("CPU s", spent)
 	p.note("CPU ms per node", 1000*spent/float64(len(after.hosts)))
 	perTick := spent / float64(max(1, after.ticks-before.ticks))
-	var cpus, packets, gossip []float64
+	var cpus, packets, gossip, conns []float64
 	calls := make([][]float64, len(kinds))
 	for _, h := range c.hosts {
 		a, b := after.hosts[h], before.hosts[h]
@@ -111,6 +113,7 @@ func (c *Cluster) load(p *Phase, before, after snapshot) {
 			b = usage{calls: make([]uint64, len(kinds)), gossip: b.gossip}
 		}
 		cpus = append(cpus, float64(a.ticks-b.ticks)*perTick*1000)
+		conns = append(conns, float64(a.conns))
 		packets = append(packets, float64(a.gossip.packets-b.gossip.packets)/took)
 		gossip = append(gossip, float64(a.gossip.packetBytes+a.gossip.streamBytes-b.gossip.packetBytes-b.gossip.streamBytes)/took)
 		for i := range kinds {
@@ -118,6 +121,7 @@ func (c *Cluster) load(p *Phase, before, after snapshot) {
 		}
 	}
 	p.note("CPU ms of the busiest node", slices.Max(cpus))
+	p.note("connections of the busiest node", slices.Max(conns))
 	p.note("gossip packets/s per node", mean(packets))
 	p.note("gossip bytes/s per node", mean(gossip))
 	for i, k := range kinds {

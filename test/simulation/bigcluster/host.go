@@ -36,7 +36,8 @@ const (
 	diskBytes    = 2 << 30
 	reserveBytes = 8 << 20
 	extentBytes  = 128 << 10
-	firstNodes   = 5 // that found the cluster, and are its voters
+	memoryBytes  = 2 << 30 // which hardly any of is used: it decides how many connections a node accepts
+	firstNodes   = 5       // that found the cluster, and are its voters
 )
 
 // newHost adds a host that has no process.
@@ -46,7 +47,7 @@ func (c *Cluster) newHost(rack int) *host {
 	h.disk = simdisk.New(simdisk.Config{Rand: rand.New(rand.NewPCG(c.cfg.Seed, uint64(i)+1)), Now: machine.Now,
 		Read: simdisk.SSD.Read, Sync: simdisk.SSD.Sync, Capacity: diskBytes})
 	h.cfg = node.Config{
-		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: node.MemoryMin,
+		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: memoryBytes,
 		Name: h.name, Zone: fmt.Sprintf("rack-%d", rack), ReserveBytes: reserveBytes, ExtentBytes: extentBytes,
 		Network: network{h.net, &h.gossip}, Logger: c.logger(h.name),
 	}
