@@ -16,6 +16,7 @@
 # make availability  measure how long tablets are unavailable: see test/availability
 # make soak T=1h     long random fault runs, FAULTS=500 of them at a time
 # make simulate SEEDS=1000 [SEED=n]  whole clusters in simulated time, all operations and faults: see test/simulation/DESIGN.md
+# make scale NODES=10,30,100  what clusters of growing size take and cost, in simulated time: see test/simulation/scale
 # make fuzz T=10m    every fuzz target, T each
 # make mutants P="security/acl rpc"  plant small mistakes into these packages, one at a time, and count those that tests detect
 # make mutants P=rpc SAMPLE=50       50 random mutants of each package, with a confidence interval; SEED=S repeats a sample
@@ -27,13 +28,14 @@ GO         ?= go
 T          ?= 10m
 N          ?= 1000000
 SEEDS      ?= 1000
+NODES      ?= 10,30,100
 VERSION    := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS    := -X github.com/steledb/stele/node.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak simulate fuzz mutants hostile clean network promtool
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak simulate scale fuzz mutants hostile clean network promtool
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -105,6 +107,9 @@ soak: build network
 
 simulate:
 	$(GO) run ./test/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+
+scale:
+	$(GO) run ./test/simulation/scale -nodes $(NODES)
 
 # what test/faults makes networks with, and disks that fail
 network:

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/tablet"
 )
@@ -21,4 +22,26 @@ func LockServiceState(n *Node) (applied, sum uint64) {
 		return raftmeta.StateSum(group)
 	}
 	return 0, 0
+}
+
+// Calls returns how many calls a node has answered, by method, and how many connections to it are open.
+func Calls(n *Node) (calls map[string]uint64, conns int64) {
+	stats := n.rpc.Stats()
+	calls = map[string]uint64{}
+	for _, m := range stats.Methods {
+		if m.Requests > 0 {
+			calls[m.Method] = m.Requests
+		}
+	}
+	return calls, stats.Conns
+}
+
+// Alive returns how many nodes a node lists as alive by gossip, itself included.
+func Alive(n *Node) (alive int) {
+	for _, m := range n.members.Gossiped() {
+		if m.State == gossip.Alive {
+			alive++
+		}
+	}
+	return alive
 }

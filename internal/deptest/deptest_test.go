@@ -74,7 +74,7 @@ var only = []struct{ path, part, why string }{
 
 // simulation lists packages that stand in for the network and the disk in tests. They may import the libraries in only, to offer the
 // interfaces of those.
-var simulation = []string{module + "test/simulation/simdisk", module + "test/simulation/simnet"}
+var simulation = []string{module + "test/simulation/simdisk", module + "test/simulation/simnet", module + "test/simulation/bigcluster"}
 
 // never lists what a directory and its packages must not import, and why.
 var never = []struct{ dir, path, why string }{

@@ -6,8 +6,10 @@ const (
 	// ConnBytes is the memory of a connection, without requests and answers: with certificates 46 KiB while it is idle, and up to
 	// 86 KiB after large TLS records, some of which the limit of read buffers counts.
 	ConnBytes = 64 << 10
-	// connsMost is the largest number of connections of any node, connMemory the memory of the node per connection on small nodes.
-	connsMost, connMemory = 4096, 512 << 10
+	// connsMost is the largest number of connections of any node: a thousand nodes have two each to that of the master, and each client
+	// may have one to the server of METADATA. connMemory is
+	// the memory of the node per connection on small nodes.
+	connsMost, connMemory = 16384, 512 << 10
 	// PrincipalShare is the divisor of the share of connections that one principal may have.
 	PrincipalShare = 4
 )

@@ -19,7 +19,7 @@ func TestConnectionsTakeFromCaches(t *testing.T) {
 	if got != ConnBytes {
 		t.Errorf("one connection takes %d", got)
 	}
-	for memory, want := range map[int64]int{256 << 20: 512, 1 << 30: 2048, 2 << 30: connsMost, 64 << 30: connsMost} {
+	for memory, want := range map[int64]int{256 << 20: 512, 1 << 30: 2048, 2 << 30: 4096, 8 << 30: 16384, 64 << 30: 16384} {
 		if got := ConnsMax(memory); got != want {
 			t.Errorf("memory %d: %d connections", memory, got)
 		}

@@ -19,7 +19,7 @@ const (
 	firstByteTimeout = 10 * time.Second
 	// nodeConns is the number of connections reserved for nodes, including Raft: each node needs a few. nodeConnsShare is a divisor: of
 	// the largest share of connections that is reserved.
-	nodeConns, nodeConnsShare = 512, 8
+	nodeConns, nodeConnsShare = 2048, 8
 	// principalConnsMax bounds the connections of one principal: a program needs one or two.
 	principalConnsMax = 1024
 	// nodeMemoryShare is the divisor of the request memory reserved for nodes: users' requests must not stop commit logs.

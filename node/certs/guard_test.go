@@ -12,7 +12,7 @@ import (
 // nodes, and they alone may take their time.
 func TestRoomIsKeptForNodes(t *testing.T) {
 	const memory = 80 << 20
-	cfg := (&Transport{}).Limit(rpc.ServerConfig{MemoryBytesMax: memory, ConnsMax: 4096})
+	cfg := (&Transport{}).Limit(rpc.ServerConfig{MemoryBytesMax: memory, ConnsMax: 16384})
 	if cfg.ReservedConns != nodeConns || cfg.ReservedMemory != memory/nodeMemoryShare {
 		t.Errorf("%d connections and %d bytes are kept", cfg.ReservedConns, cfg.ReservedMemory)
 	}

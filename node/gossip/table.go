@@ -26,6 +26,7 @@ type table struct {
 	mu struct {
 		sync.Mutex
 		runs       map[string]*Member   // by memberlist name
+		byID       map[string][]string  // names of the runs of each node
 		left       map[string]time.Time // memberlist names of runs that left
 		removed    map[string]removal   // removed nodes, by id
 		duplicates map[string]time.Time // ids of nodes with two live runs, and since when
@@ -41,7 +42,7 @@ type removal struct {
 
 func (t *table) init(self string, keep time.Duration, removed func(string) bool, log func(logLine)) {
 	t.self, t.keep, t.removed, t.log = self, keep, removed, log
-	t.mu.runs, t.mu.left = map[string]*Member{}, map[string]time.Time{}
+	t.mu.runs, t.mu.byID, t.mu.left = map[string]*Member{}, map[string][]string{}, map[string]time.Time{}
 	t.mu.removed, t.mu.duplicates = map[string]removal{}, map[string]time.Time{}
 }
 
@@ -56,6 +57,9 @@ func (t *table) alive(n *memberlist.Node) {
 	defer t.mu.Unlock()
 	run := t.mu.runs[n.Name]
 	if run == nil || run.State != Alive {
+		if run == nil {
+			t.mu.byID[m.ID] = append(t.mu.byID[m.ID], n.Name)
+		}
 		run = &Member{State: Alive, Since: now, Self: m.ID == t.self}
 		t.mu.runs[n.Name] = run
 		delete(t.mu.left, n.Name)
@@ -64,9 +68,9 @@ func (t *table) alive(n *memberlist.Node) {
 		}
 	}
 	run.Meta, run.Gossip = m, n.Address()
-	for name, other := range t.mu.runs { // earlier runs
-		if other.ID == m.ID && other.Start < m.Start && other.State != Alive {
-			delete(t.mu.runs, name)
+	for _, name := range slices.Clone(t.mu.byID[m.ID]) { // earlier runs
+		if other := t.mu.runs[name]; other.Start < m.Start && other.State != Alive {
+			t.deleteLocked(name)
 		}
 	}
 	t.changeLocked()
@@ -84,10 +88,11 @@ func (t *table) dead(name string) {
 	if _, left := t.mu.left[name]; left {
 		run.State = Left
 	}
-	for _, other := range t.mu.runs {
-		if other.ID == run.ID && other.Start > run.Start && other.State == Alive {
-			delete(t.mu.runs, name) // the node has restarted
-		}
+	if slices.ContainsFunc(t.mu.byID[run.ID], func(name string) bool {
+		other := t.mu.runs[name]
+		return other.Start > run.Start && other.State == Alive
+	}) {
+		t.deleteLocked(name) // the node has restarted
 	}
 	switch {
 	case run.Self: // the node leaves, or refutes this at once
@@ -135,13 +140,10 @@ func (t *table) removalNote(id string) (note, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := note{kind: noteForget, id: id}
-	known := false
-	for _, run := range t.mu.runs {
-		if run.ID == id {
-			n.start, known = max(n.start, run.Start), true
-		}
+	for _, name := range t.mu.byID[id] {
+		n.start = max(n.start, t.mu.runs[name].Start)
 	}
-	return n, known
+	return n, len(t.mu.byID[id]) > 0
 }
 
 // removals returns the notes of removals, for exchange with other nodes.
@@ -204,8 +206,8 @@ func (t *table) member(id string) (Member, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var best *Member
-	for _, run := range t.mu.runs {
-		if run.ID == id && !t.hiddenLocked(run) && (best == nil || run.preferredTo(best)) {
+	for _, name := range t.mu.byID[id] {
+		if run := t.mu.runs[name]; !t.hiddenLocked(run) && (best == nil || run.preferredTo(best)) {
 			best = run
 		}
 	}
@@ -213,6 +215,16 @@ func (t *table) member(id string) (Member, bool) {
 		return Member{}, false
 	}
 	return *best, true
+}
+
+// deleteLocked deletes a run.
+func (t *table) deleteLocked(name string) {
+	id := t.mu.runs[name].ID
+	delete(t.mu.runs, name)
+	names := slices.DeleteFunc(t.mu.byID[id], func(o string) bool { return o == name })
+	if t.mu.byID[id] = names; len(names) == 0 {
+		delete(t.mu.byID, id)
+	}
 }
 
 func (t *table) changed() <-chan struct{} {
@@ -249,7 +261,11 @@ func (t *table) prune() {
 		keep = time.Minute
 	}
 	before := len(t.mu.runs)
-	maps.DeleteFunc(t.mu.runs, func(_ string, m *Member) bool { return m.State != Alive && now.Sub(m.Since) > keep })
+	for name, m := range t.mu.runs {
+		if m.State != Alive && now.Sub(m.Since) > keep {
+			t.deleteLocked(name)
+		}
+	}
 	maps.DeleteFunc(t.mu.left, func(_ string, at time.Time) bool { return now.Sub(at) > t.keep })
 	maps.DeleteFunc(t.mu.removed, func(_ string, g removal) bool { return now.Sub(g.at) > t.keep })
 	if len(t.mu.runs) != before {

@@ -72,3 +72,7 @@ func Counters() (jumps, switches uint64) { return counters() }
 
 // Goroutines returns the number of goroutines of a process.
 func Goroutines(process int) int { return goroutines(process) }
+
+// Ticks returns the ticks of the real processor during which goroutines of a process ran. Process 0 has those of the runtime and of garbage
+// collection too. It is for measurements: what the program does must not depend on it (SM6).
+func Ticks(process int) uint64 { return ticksOf(process) }

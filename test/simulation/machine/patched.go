@@ -27,3 +27,6 @@ func counters() (jumps, switches uint64)
 
 //go:linkname goroutines runtime.simGoroutines
 func goroutines(process int) int
+
+//go:linkname ticksOf runtime.simTicksOf
+func ticksOf(process int) uint64

@@ -13,5 +13,6 @@ func setClock(int, int64, int64) { panic(unpatched) }
 func nanotime() int64            { panic(unpatched) }
 func counters() (uint64, uint64) { panic(unpatched) }
 func goroutines(int) int         { panic(unpatched) }
+func ticksOf(int) uint64         { panic(unpatched) }
 
 const unpatched = "simulation: this program was not built by test/simulation/simulate"

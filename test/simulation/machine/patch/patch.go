@@ -51,7 +51,7 @@ var edits = []edit{
 	{"runtime/runtime2.go", "\tcoroarg *coro // argument during coroutine transfers\n\tbubble  *synctestBubble\n",
 		"\tcoroarg *coro // argument during coroutine transfers\n\tbubble  *synctestBubble\n\tsimProcess uint32\n"},
 	{"runtime/proc.go", "\tnewg.parentGoid = callergp.goid\n", "\tnewg.parentGoid = callergp.goid\n\tnewg.simProcess = callergp.simProcess\n"},
-	{"runtime/proc.go", "\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of this goroutine is disabled. Put it on\n", "\tif gp.simProcess != 0 && simHold(gp) {\n\t\tgoto top\n\t}\n\n\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of this goroutine is disabled. Put it on\n"},
+	{"runtime/proc.go", "\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of this goroutine is disabled. Put it on\n", "\tsimCharge(gp.simProcess)\n\tif gp.simProcess != 0 && simHold(gp) {\n\t\tgoto top\n\t}\n\n\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of this goroutine is disabled. Put it on\n"},
 	{"runtime/time.go", "\tisFake bool         // timer is using fake time; immutable; can be read without lock\n",
 		"\tisFake bool         // timer is using fake time; immutable; can be read without lock\n\tsimProcess uint32\n"},
 	{"runtime/time.go", "\tt.timer.init(nil, nil)\n\tt.trace(\"new\")\n", "\tt.timer.init(nil, nil)\n\tt.simProcess = getg().simProcess\n\tt.trace(\"new\")\n"},

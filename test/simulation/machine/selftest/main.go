@@ -25,7 +25,7 @@ func main() {
 	for _, c := range []struct {
 		name string
 		f    func()
-	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}, {"addresses", testAddresses}} {
+	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}, {"addresses", testAddresses}, {"ticks", testTicks}} {
 		c.f()
 		fmt.Println("ok", c.name)
 	}
@@ -228,4 +228,25 @@ func testAddresses() {
 		}
 		fmt.Println("ticker", which)
 	}
+}
+
+// testTicks: a process that computes has used the processor longer than one that sleeps as often.
+func testTicks() {
+	done := make(chan int, 2)
+	work := func(rounds int) func() {
+		return func() {
+			sum := 0
+			for range 10 {
+				for i := range rounds {
+					sum += i ^ sum
+				}
+				time.Sleep(time.Millisecond)
+			}
+			done <- sum
+		}
+	}
+	busy, idle := start(work(1_000_000)), start(work(1))
+	<-done
+	<-done
+	require(machine.Ticks(busy) > 10*machine.Ticks(idle) && machine.Ticks(idle) > 0, "busy %d ticks, idle %d", machine.Ticks(busy), machine.Ticks(idle))
 }

@@ -1,0 +1,158 @@
+package bigcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/test/simulation/machine"
+)
+
+// phases are the phases after the start.
+var phases = []struct {
+	name string
+	run  func(*Cluster, *Phase)
+}{
+	{"idle", (*Cluster).idle},
+}
+
+// run runs the phases.
+func (c *Cluster) run() {
+	steps := []struct {
+		name string
+		run  func(*Phase) bool
+	}{{"five nodes", c.found}, {"all nodes", c.startAll}, {"table", c.createTable}}
+	for _, s := range steps {
+		ok := false
+		c.measure(s.name, func(p *Phase) { ok = s.run(p) })
+		if !ok {
+			return
+		}
+	}
+	for _, s := range phases {
+		if len(c.cfg.Only) == 0 || slices.Contains(c.cfg.Only, s.name) {
+			c.measure(s.name, func(p *Phase) { s.run(c, p) })
+		}
+	}
+}
+
+// Limits of phases, in virtual time, and how often the state is looked at.
+const (
+	phaseMax = 10 * time.Minute
+	lookEach = 50 * time.Millisecond
+)
+
+// await waits until a condition holds, and reports whether it does within phaseMax.
+func (c *Cluster) await(what string, holds func() bool) bool {
+	for end := machine.Now() + phaseMax; !holds(); time.Sleep(lookEach) {
+		if machine.Now() > end {
+			c.problem("%s: not within %v", what, phaseMax)
+			return false
+		}
+	}
+	return true
+}
+
+// serving reports whether all nodes that have a process serve.
+func (c *Cluster) serving() bool {
+	return !slices.ContainsFunc(c.hosts, func(h *host) bool { return h.up && h.node == nil })
+}
+
+// found starts the nodes that found the cluster.
+func (c *Cluster) found(*Phase) bool {
+	for _, h := range c.hosts[:firstNodes] {
+		h.start()
+	}
+	return c.await("the first nodes serve", c.serving) && c.await("METADATA is served", func() bool { return c.served(metadata.TableID) >= 2 })
+}
+
+// startAll starts all others at once.
+func (c *Cluster) startAll(p *Phase) bool {
+	for _, h := range c.hosts[firstNodes:] {
+		h.start()
+	}
+	ok := c.await("all nodes serve", c.serving) && c.await("all nodes know each other", c.acquainted)
+	machine.Collect()
+	p.note("memory MB per node", float64(heapBytes())/float64(len(c.hosts))/1e6)
+	return ok
+}
+
+// acquainted reports whether each node knows all others by gossip.
+func (c *Cluster) acquainted() bool {
+	alive := 0
+	for _, h := range c.hosts {
+		if h.up {
+			alive++
+		}
+	}
+	for _, h := range c.hosts {
+		if h.node != nil && node.Alive(h.node) != alive {
+			return false
+		}
+	}
+	return true
+}
+
+// served returns how many tablets of a table are served, or of all user tables if id is 0.
+func (c *Cluster) served(id uint64) (n int) {
+	for _, h := range c.hosts {
+		if h.node == nil {
+			continue
+		}
+		for _, t := range node.Served(h.node) {
+			if t.Table == id || id == 0 && t.Table != metadata.TableID {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// The user table, whose tablets end with rows that rowOf returns.
+const tableName = "pages"
+
+func rowOf(i int) string { return fmt.Sprintf("row-%07d", i) }
+
+// createTable creates the user table.
+func (c *Cluster) createTable(p *Phase) bool {
+	var splitAt []string
+	for i := range c.cfg.Tablets - 1 {
+		splitAt = append(splitAt, rowOf(i+1))
+	}
+	err := c.inClients(phaseMax, func(ctx context.Context) (err error) {
+		if c.db, err = c.open(ctx, 0, c.hosts[0]); err != nil {
+			return err
+		}
+		_, err = c.db.Tables().CreateSplit(ctx, tableName, splitAt, table.FamilySpec{Name: "f"})
+		return err
+	})
+	if err != nil {
+		c.problem("create the table: %v", err)
+		return false
+	}
+	c.tablets = c.cfg.Tablets
+	ok := c.await("the table is served", func() bool { return c.served(0) == c.tablets })
+	var each []float64
+	for _, h := range c.hosts {
+		n := 0.0
+		for _, t := range node.Served(h.node) {
+			if t.Table != metadata.TableID {
+				n++
+			}
+		}
+		each = append(each, n)
+	}
+	p.note("tablets of the fullest node", slices.Max(each))
+	p.note("tablets of the emptiest node", slices.Min(each))
+	return ok
+}
+
+// idleTime is how long the idle cluster is watched.
+const idleTime = 20 * time.Second
+
+// idle watches a cluster without clients.
+func (c *Cluster) idle(*Phase) { time.Sleep(idleTime) }

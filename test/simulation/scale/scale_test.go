@@ -1,0 +1,23 @@
+//go:build simulation
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSmallCluster runs all phases with ten nodes. None may have problems.
+func TestSmallCluster(t *testing.T) {
+	var out strings.Builder
+	err := run(t.Context(), parse([]string{"-nodes", "10"}), &out)
+	t.Log(out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"five nodes", "all nodes", "table", "idle"} {
+		if !strings.Contains(out.String(), "| "+p+" ") {
+			t.Errorf("no figures of the phase %q", p)
+		}
+	}
+}
