@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
@@ -40,6 +41,7 @@ type Scanner struct {
 	rows    []table.Row  // memory for further rows
 	cells   []table.Cell // memory for further cells
 	row     *table.Row
+	last    []byte // the key of the last row, if invariant.On
 	err     error
 	closed  bool
 }
@@ -130,7 +132,18 @@ func (s *Scanner) decode() {
 	case n <= cellsChunk/4: // a small row that does not fit into the rest of the group
 		s.cells = nil
 	}
+	if invariant.On {
+		s.checkOrder(row)
+	}
 	s.row = row
+}
+
+// checkOrder asserts that the scan's rows have ascending keys. Planted bugs break that on purpose.
+func (s *Scanner) checkOrder(row *table.Row) {
+	broken := planted.On(planted.ScanRepeats) || planted.On(planted.ScanNextAgain)
+	ascending := s.last == nil || string(row.Key) > string(s.last)
+	invariant.Check(ascending || broken, "a scan returns a row that is not above the previous one")
+	s.last = append(s.last[:0], row.Key...)
 }
 
 // Row returns the current row. The caller owns it. It retains the memory of its batch.

@@ -238,6 +238,7 @@ func PlanTablets(s *TabletState) []Order {
 		p.balance(false)
 		p.removeLogs()
 	}
+	p.check()
 	return p.orders
 }
 

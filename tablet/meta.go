@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 )
@@ -81,6 +82,34 @@ func (f *FileMeta) within(start, end []byte) bool {
 		f.End = end
 	}
 	return len(f.End) == 0 || string(f.Start) < string(f.End)
+}
+
+// checkSequence asserts that the file has a range of sequence numbers.
+func (f *FileMeta) checkSequence() {
+	invariant.Check(f.MinSeq > 0 && f.MinSeq <= f.MaxSeq, "a file has entries %d to %d", int64(f.MinSeq), int64(f.MaxSeq))
+}
+
+// checkAfter asserts that m may replace old, the metadata of the same tablet: the redo point and the
+// timestamps only increase.
+func (m *Meta) checkAfter(old *Meta) {
+	invariant.Check(m.Redo >= old.Redo, "redo point %d is replaced by %d", int64(old.Redo), int64(m.Redo))
+	invariant.Check(m.Stamped >= old.Stamped, "timestamp %d is replaced by %d", old.Stamped, m.Stamped)
+	if invariant.On {
+		m.checkBounds()
+	}
+}
+
+// checkBounds asserts that the bounds of files are within those of the tablet.
+func (m *Meta) checkBounds() {
+	for i := range m.Groups {
+		for j := range m.Groups[i].Files {
+			f := &m.Groups[i].Files[j]
+			below := len(f.Start) > 0 && string(f.Start) < string(m.Start)
+			above := len(f.End) > 0 && compareEnds(f.End, m.End) > 0
+			within := !below && !above || planted.On(planted.SplitWithoutBounds)
+			invariant.Check(within, "file %d of a group of tablet %d has rows outside it", int64(j), int64(m.ID))
+		}
+	}
 }
 
 // inRange reports whether start < row <= end, where empty means no bound.

@@ -149,6 +149,7 @@ func (r *metadataRow) changeNow(precondition func(m *Meta) error, change func(m 
 	}
 	next := cloneMeta(r.current)
 	change(next)
+	next.checkAfter(r.current)
 	if unclear, err = r.save(next); err != nil {
 		return unclear, fmt.Errorf("save metadata of tablet %d: %w", next.ID, err)
 	}

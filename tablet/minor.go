@@ -88,7 +88,10 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	if planted.On(planted.RedoTooFar) {
 		redo = t.views.applied.Load()
 	}
-	err = c.addFiles(ctx, v, files, redo, last.stamped, func(n *view) { n.frozen = n.frozen[len(v.frozen):] })
+	err = c.addFiles(ctx, v, files, redo, last.stamped, func(n *view) {
+		n.frozen = n.frozen[len(v.frozen):]
+		n.checkRedo(redo)
+	})
 	if err != nil {
 		return err
 	}
@@ -120,6 +123,7 @@ func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
+			files[name].meta.checkSequence()
 			m.replaceFiles(name, nil, &files[name].meta)
 		}
 	}, func(n *view) {

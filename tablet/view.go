@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/memtable"
@@ -112,6 +113,15 @@ func (v *view) group(name string) *group {
 		}
 	}
 	return nil
+}
+
+// checkRedo asserts that no memtable has an entry that the redo point skips. The tablet's files have
+// none of its entries, and recovery would not read them from the commit log.
+func (v *view) checkRedo(redo uint64) {
+	v.eachMem(func(m *mem) {
+		least := m.minSeq.Load()
+		invariant.Check(least == 0 || least > redo, "redo point %d is past entry %d, which is in no file", int64(redo), int64(least))
+	})
 }
 
 // filesOf returns the files of a group, oldest first.

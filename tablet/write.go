@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
@@ -215,7 +216,8 @@ func (w *write) Stamp() int64 {
 	if w.exclusive != nil {
 		next = max(next, w.exclusive.floor)
 	}
-	w.tablet.writer.stamped.Store(next)
+	last := w.tablet.writer.stamped.Swap(next)
+	invariant.Check(next > last, "timestamp %d follows %d", next, last)
 	return next
 }
 
@@ -241,6 +243,8 @@ type memWriter struct {
 // out of service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
 // *UnknownOutcomeError if another server has it.
 func (w *memWriter) apply(c *commitlog.Commit) error {
+	next := w.appliedNext.Load()
+	invariant.Check(c.First >= next, "entry %d is applied, and the next is %d", int64(c.First), int64(next))
 	defer w.appliedNext.Store(c.First + uint64(c.Ops))
 	if w.unloaded {
 		if w.views.isDropped() {
@@ -254,6 +258,8 @@ func (w *memWriter) apply(c *commitlog.Commit) error {
 	if err := w.add(c.Body, c.First, c.Ops, c.Time); err != nil {
 		panic(fmt.Sprintf("BUG: apply a commit that was just encoded: %v", err))
 	}
+	visible := w.views.applied.Load()
+	invariant.Check(c.First > visible, "entry %d becomes visible after entry %d", int64(c.First), int64(visible))
 	w.views.applied.Store(c.First + uint64(c.Ops) - 1)
 	return nil
 }

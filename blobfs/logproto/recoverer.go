@@ -1,6 +1,10 @@
 package logproto
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/steledb/stele/internal/invariant"
+)
 
 // phase is the progress of a recovery.
 type phase uint8
@@ -130,6 +134,8 @@ func (r *Recoverer) Saved(gen uint64) {
 		}
 		r.fence()
 	case phaseRecording:
+		n, _ := r.list.Sealed()
+		invariant.Check(n == len(r.list.Extents), "a recovery recorded %d of %d extents", int64(n), int64(len(r.list.Extents)))
 		r.done()
 	}
 }

@@ -1,6 +1,10 @@
 package logproto
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/steledb/stele/internal/invariant"
+)
 
 // Meta is the durable state of a replica apart from its bytes.
 type Meta struct {
@@ -165,11 +169,13 @@ func (x *ReplicaExtent) Append(m AppendRequest) (again bool, err error) {
 		return false, ErrGap
 	}
 	x.Queued += m.End - m.Pos
+	invariant.Check(x.Queued >= x.Durable, "a replica has %d durable bytes of %d", x.Durable, x.Queued)
 	return false, nil
 }
 
 // Flushed reports that the first length bytes of the accepted ones are durable.
 func (x *ReplicaExtent) Flushed(length int64) {
+	invariant.Check(length >= x.Durable, "a replica of %d durable bytes has %d", x.Durable, length)
 	x.Started = true
 	x.Durable = length
 }
@@ -242,6 +248,7 @@ func (x *ReplicaExtent) cut(m CutRequest) Meta {
 
 // Commit reports that meta is durable. Queued bytes that are not durable are discarded.
 func (r *Replica) Commit(x *ReplicaExtent, meta Meta) {
+	x.checkNext(meta)
 	x.Meta = meta
 	if meta.Sealed {
 		x.Durable = meta.Length
@@ -250,6 +257,14 @@ func (r *Replica) Commit(x *ReplicaExtent, meta Meta) {
 		x.Queued = x.Durable
 	}
 	r.Fence = max(r.Fence, meta.Epoch, meta.Fence)
+}
+
+// checkNext asserts that neither the epoch nor the fence of the replica decreases, and that a sealed
+// replica keeps its length.
+func (x *ReplicaExtent) checkNext(meta Meta) {
+	invariant.Check(meta.Epoch >= x.Epoch, "a replica of epoch %d gets epoch %d", int64(x.Epoch), int64(meta.Epoch))
+	invariant.Check(meta.Fence >= x.Fence, "a replica fenced at epoch %d gets fence %d", int64(x.Fence), int64(meta.Fence))
+	invariant.Check(!x.Sealed || meta.Sealed && meta.Length == x.Length, "a replica sealed with %d bytes gets length %d", x.Length, meta.Length)
 }
 
 // State returns the state of the replica.

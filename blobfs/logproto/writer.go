@@ -1,6 +1,10 @@
 package logproto
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/steledb/stele/internal/invariant"
+)
 
 // EffectKind is the kind of an effect.
 type EffectKind uint8
@@ -279,6 +283,8 @@ func (w *Writer) Saved(gen uint64) {
 		return
 	}
 	before := w.list
+	invariant.Check(w.pending.Epoch == before.Epoch, "a writer of epoch %d saves a list of epoch %d", int64(before.Epoch), int64(w.pending.Epoch))
+	invariant.Check(w.pending.Start >= before.Start, "a log that starts at %d is saved with start %d", before.Start, w.pending.Start)
 	w.list, w.gen, w.pending = *w.pending, gen, nil
 	w.settle(before)
 	w.advance()
@@ -372,10 +378,26 @@ func (w *Writer) ack() {
 		n++
 	}
 	if to > w.acked {
+		x.checkAck(to)
 		w.acked = to
 		w.frames = slices.Delete(w.frames, 0, n)
 		w.do(Effect{Kind: EffectAcked, Pos: to})
 	}
+}
+
+// checkAck asserts that every replica of the extent has all bytes before position to, which were sent.
+func (x *openExtent) checkAck(to int64) {
+	invariant.Check(to <= x.sent, "position %d is acknowledged, and %d was sent", to, x.sent)
+	for i := range x.slots {
+		has := x.start + x.slots[i].durable
+		invariant.Check(has >= to || planted(flawAckSome), "position %d is acknowledged, and a replica ends at %d", to, has)
+	}
+}
+
+// checkSealed asserts that the extent, sealed with that length, has all that was acknowledged.
+func (x *openExtent) checkSealed(length, acked int64) {
+	end := x.start + length
+	invariant.Check(end >= acked || planted(flawAckAfterSeal), "an extent is sealed at %d, and %d is acknowledged", end, acked)
 }
 
 // fits reports whether a frame that ends at position end fits the extent.
@@ -550,6 +572,7 @@ func (w *Writer) settle(before List) {
 		w.next, w.preparing = w.preparing, nil
 	}
 	if x := w.cur; x != nil && w.list.find(x.seq) != nil && w.list.find(x.seq).Length != Open {
+		x.checkSealed(w.list.find(x.seq).Length, w.acked)
 		w.cur = nil // switchToStandby makes it current
 	}
 	if w.list.Closed {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/google/btree"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -52,6 +53,7 @@ func (l *ledger) charge(owner string, bytes, sessions int64) {
 	u := l.of(owner)
 	u.Bytes += bytes
 	u.Sessions += sessions
+	invariant.Check(u.Bytes >= 0 && u.Sessions >= 0, "a user is charged %d bytes and %d sessions", u.Bytes, u.Sessions)
 	l.total.Bytes += bytes
 	l.total.Sessions += sessions
 	if u.Bytes == 0 && u.Sessions == 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/raftmeta/api"
 )
@@ -75,9 +76,32 @@ func (ns *Namespace) lock(path string, f func(l *lockState)) *lockState {
 		l = *n.lock
 	}
 	f(&l)
+	l.check()
 	n.lock = &l
 	ns.nodes.ReplaceOrInsert(&n)
 	return &l
+}
+
+// check asserts that a lock has one holder, or holders that share it.
+func (l *lockState) check() {
+	invariant.Check(l.holders >= 0, "a lock has %d holders", int64(l.holders))
+	invariant.Check(l.holders <= 1 || l.mode == api.Shared, "an exclusive lock has %d holders", int64(l.holders))
+	invariant.Check((l.holders > 0) == (l.mode != 0), "a lock in mode %d has %d holders", int64(l.mode), int64(l.holders))
+}
+
+// checkHolders asserts that the sessions that hold the lock of path exist, and that they are as many
+// as the lock counts.
+func checkHolders(ns *Namespace, path string, l *lockState) {
+	found := 0
+	ns.holders.AscendGreaterOrEqual(holder{path: path}, func(h holder) bool {
+		if h.path != path {
+			return false
+		}
+		invariant.Check(ns.Session(h.session) != nil, "session %d holds a lock and does not exist", int64(h.session))
+		found++
+		return true
+	})
+	invariant.Check(found == l.holders, "%d sessions hold a lock that counts %d", int64(found), int64(l.holders))
 }
 
 // acquire grants the lock of the node at c.path to c.session.
@@ -127,6 +151,9 @@ func (ns *Namespace) acquire(index uint64, c *Command) Result {
 		}
 		l.holders++
 	})
+	if invariant.On {
+		checkHolders(ns, c.Path, l)
+	}
 	if l.generation == index {
 		ns.notify(Change{Kind: LockAcquired, Index: index, Path: c.Path})
 	}
@@ -177,6 +204,9 @@ func (ns *Namespace) unlock(index uint64, h hold, expired bool) {
 			l.mode = 0
 		}
 	})
+	if invariant.On {
+		checkHolders(ns, h.path, l)
+	}
 	switch {
 	case expired && h.delay > 0:
 		ns.delayed.ReplaceOrInsert(h.path)

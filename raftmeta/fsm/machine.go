@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+
+	"github.com/steledb/stele/internal/invariant"
 )
 
 // Machine is the replicated state machine: the namespace, and the rules by which the commands of the
@@ -86,6 +88,7 @@ func (m *Machine) applyLocked(e *Entry) Result {
 		m.fail(fmt.Errorf("apply log entry %d: %w", e.Index, err))
 		return Result{Code: CodeUnknown}
 	}
+	invariant.Check(e.Index > m.mu.applied, "command %d is applied after command %d", int64(e.Index), int64(m.mu.applied))
 	m.mu.applied = e.Index
 	return m.mu.ns.Apply(e.Index, e.Term, &c)
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"time"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -68,6 +69,10 @@ func (ns *Namespace) endSession(index uint64, id api.SessionID, expired bool) {
 		ns.unhold(h)
 		ns.drop(index, ns.Get(h.path))
 	}
+	if invariant.On {
+		left := len(ns.holdsOf(s))
+		invariant.Check(left == 0, "session %d ended with %d holds", int64(id), int64(left))
+	}
 	ns.sessions.Delete(s)
 	ns.users.charge(s.Owner, -s.charged(), -1)
 	ns.notify(Change{Kind: SessionEnded, Index: index, Session: id})
@@ -129,6 +134,7 @@ func (ns *Namespace) unhold(h hold) {
 	}
 	s := *ns.Session(h.session)
 	s.Holds--
+	invariant.Check(s.Holds >= 0, "session %d has %d holds", int64(s.ID), int64(s.Holds))
 	ns.users.charge(s.Owner, -holdOverhead, 0)
 	ns.sessions.ReplaceOrInsert(&s)
 }

@@ -3,6 +3,7 @@ package budget
 import (
 	"sync"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -94,6 +95,8 @@ func (r *Reads) pinnedMax() int64 {
 
 // resizeCache sets the size of the cache to what is left. mu is held.
 func (r *Reads) resizeCache() {
+	invariant.Check(r.open >= 0 && r.working >= 0, "open files use %d bytes, and compactions %d", r.open, r.working)
+	invariant.Check(r.pinned >= 0, "pinned files use %d bytes", r.pinned)
 	left := max(r.total-r.open-r.reserved-r.working-r.pinned, r.total/cacheLeast)
 	if d := left - r.cached; d > r.total/CacheStep || -d > r.total/CacheStep || left == r.total && d != 0 {
 		r.cached = left

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/steledb/stele/internal/invariant"
 )
 
 // Writes bounds the memory of memtables and of mutations that are not in a memtable yet.
@@ -57,7 +59,8 @@ func (w *Writes) Charge(n int64) { w.charged.Add(n) }
 
 // Release releases a charge.
 func (w *Writes) Release(n int64) {
-	w.charged.Add(-n)
+	left := w.charged.Add(-n)
+	invariant.Check(left >= 0, "writes are charged %d bytes after a release of %d", left, n)
 	w.signalWaiters()
 }
 
@@ -118,12 +121,14 @@ func (w *Writes) HalfMemtables() bool { return w.memtables.Load() >= w.max/2 }
 // Linger records that n bytes of memtables are written out, but may still be held by reads.
 func (w *Writes) Linger(n int64) {
 	w.lingering.Add(n)
-	w.memtables.Add(-n)
+	left := w.memtables.Add(-n)
+	invariant.Check(left >= 0, "memtables use %d bytes without one of %d", left, n)
 }
 
 // Drop releases n lingering bytes.
 func (w *Writes) Drop(n int64) {
-	w.lingering.Add(-n)
+	left := w.lingering.Add(-n)
+	invariant.Check(left >= 0, "reads hold %d bytes of memtables without one of %d", left, n)
 	w.signalWaiters()
 }
 

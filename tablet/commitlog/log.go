@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 )
 
@@ -112,6 +113,15 @@ type batch struct {
 	buf     []byte
 	commits []*Commit
 	err     error
+}
+
+// checkOrder asserts that the batch's records have ascending sequence numbers.
+func (b *batch) checkOrder() {
+	next := uint64(0)
+	for _, c := range b.commits {
+		invariant.Check(c.Ops > 0 && c.First >= next, "record %d of %d entries precedes entry %d", int64(c.First), int64(c.Ops), int64(next))
+		next = c.First + uint64(c.Ops)
+	}
 }
 
 // New starts a log whose first commit gets sequence number next.
@@ -319,6 +329,9 @@ func (l *Log) append(b *batch) error {
 	l.mu.Unlock()
 	if failed {
 		return err
+	}
+	if invariant.On {
+		b.checkOrder()
 	}
 	start := time.Now()
 	l.stats.appending.Store(int64(start.Sub(l.began)))

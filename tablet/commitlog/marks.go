@@ -1,6 +1,10 @@
 package commitlog
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/steledb/stele/internal/invariant"
+)
 
 // markBytes is the distance between marks, in bytes of log. Log space is released in extents of 64
 // MiB, so finer marks gain nothing.
@@ -26,6 +30,8 @@ type marks struct {
 func (m *marks) add(k mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	invariant.Check(k.next > m.mu.last.next, "the log ends before entry %d after entry %d", int64(k.next), int64(m.mu.last.next))
+	invariant.Check(k.pos > m.mu.last.pos, "the log ends at %d after %d", k.pos, m.mu.last.pos)
 	m.mu.last = k
 	if n := len(m.mu.list); n == 0 || k.pos-m.mu.list[n-1].pos >= markBytes {
 		m.mu.list = append(m.mu.list, k)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/sstable/twopass"
 )
@@ -132,8 +133,12 @@ func (w *Writer) check(key, value []byte) (shared int, err error) {
 }
 
 // cutData writes the current data block. next is the separator of the next block: its first key,
-// cut after the byte that makes it greater than the last key here.
+// cut after the byte that makes it greater than the last key here; nil after the last block.
 func (w *Writer) cutData(next []byte) error {
+	if invariant.On && next != nil {
+		above := bytes.Compare(w.prev, next) < 0
+		invariant.Check(above, "the next block's separator is not above the last key, before entry %d", int64(w.meta.Entries))
+	}
 	raw := w.data.finish()
 	if err := w.addData(raw, w.sep, w.warmth.end(len(raw))); err != nil {
 		return err
