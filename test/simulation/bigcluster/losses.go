@@ -22,6 +22,10 @@ func (c *Cluster) master() *host {
 	return nil
 }
 
+// recoveryMax is the longest time for which tablets of lost nodes may be unavailable: the lease of the session of each, twice if the
+// leader of the lock service was lost, and some waits for hosts that do not answer.
+const recoveryMax = 20 * time.Second
+
 // lose kills hosts, and notes how long it takes until the lock service takes changes and all tablets are served.
 func (c *Cluster) lose(p *Phase, hosts []*host) {
 	began, before := machine.Now(), c.snap()
@@ -40,7 +44,11 @@ func (c *Cluster) lose(p *Phase, hosts []*host) {
 		changed <- machine.Now() - began
 	}()
 	if c.await("all tablets are served after a loss", c.allServed) {
-		p.note("virtual s until all tablets are served", (machine.Now() - began).Seconds())
+		took := machine.Now() - began
+		p.note("virtual s until all tablets are served", took.Seconds())
+		if took > recoveryMax {
+			c.problem("%s: tablets were not served for %v, want %v at most", p.Name, took, recoveryMax)
+		}
 	}
 	p.note("virtual s until the catalog is changed", (<-changed).Seconds())
 	after := c.snap()
