@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -264,6 +263,7 @@ func newPlanner(s *TabletState) *planner {
 	for i := range s.Busy {
 		p.noteBusy(&s.Busy[i])
 	}
+	p.rank()
 	return p
 }
 
@@ -295,6 +295,7 @@ func (p *planner) noteBusy(o *Order) {
 func (p *planner) weigh(v *TabletServer, w float64) {
 	p.weight[v.Name] += w
 	p.nodeWeight[v.Node] += w
+	p.reorder(v.Node)
 }
 
 type planner struct {
@@ -307,8 +308,10 @@ type planner struct {
 	moves      float64
 	recoveries int
 	orders     []Order
-	taken      map[string]bool   // subjects of orders
-	byWeight   map[string][]Held // tablets by server, heaviest first
+	taken      map[string]bool      // subjects of orders
+	byWeight   map[string][]Held    // tablets by server, heaviest first
+	rankings   [4]ranking           // of the servers that can be given tablets: see ranking
+	ranked     map[string][]*ranked // the same, by node; nil while the state is read
 }
 
 // weightOf returns a tablet's weight in the balance: 1, plus its bytes and its load. A tablet of 1
@@ -447,46 +450,6 @@ func (v *TabletServer) loadsMax() int {
 		return loadsAtOnce
 	}
 	return loadsMax
-}
-
-// lightest returns the server with the least weight that can be given another tablet, of the
-// METADATA servers or of the others; the empty string if there is none. A draining server is chosen
-// only if all are draining.
-//
-// Ties go to the node with the smaller weight, then to the lower name. METADATA servers tie by name
-// alone, and the first METADATA tablets are packed on one server: see metadataTogether.
-//
-// The server named last is chosen only if there is no other: it failed to load the tablet, and has
-// the least weight because it failed.
-func (p *planner) lightest(metadata bool, last string) string {
-	best, least, leastNode := "", math.Inf(1), 0.0
-	for _, draining := range []bool{false, true} {
-		for _, v := range p.state.Servers {
-			if v.Metadata != metadata || v.Draining != draining || v.Silent || p.loads[v.Name] >= v.loadsMax() {
-				continue
-			}
-			w, node := p.weight[v.Name], p.nodeWeight[v.Node]
-			if metadata {
-				node = 0
-				if w < metadataTogether {
-					w = -w
-				}
-			}
-			switch {
-			case v.Name == last:
-				w = math.MaxFloat64
-			case v.Failing:
-				w += failingWeight
-			}
-			if w < least || w == least && (node < leastNode || node == leastNode && v.Name < best) {
-				best, least, leastNode = v.Name, w, node
-			}
-		}
-		if best != "" || p.anyStays(metadata) {
-			break // better to wait than to assign it to a draining server
-		}
-	}
-	return best
 }
 
 func (p *planner) anyStays(metadata bool) bool {

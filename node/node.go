@@ -285,7 +285,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.life.enter("its tablet server")
-	if n.client, err = client.Open(ctx, n.RPCAddr(), client.Config{Dial: connector{n}.toAny, Logger: n.log.With("part", "client")}); err != nil {
+	if n.client, err = client.Open(ctx, n.RPCAddr(), client.Config{Dial: connector{n}.toAny, Logger: n.log.With("part", "client"), SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout}); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))

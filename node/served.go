@@ -45,3 +45,12 @@ func Alive(n *Node) (alive int) {
 	}
 	return alive
 }
+
+// IsMaster reports whether a node is the master.
+func IsMaster(n *Node) bool { return n.candidate.IsMaster() }
+
+// Votes reports whether a node is a voter of the lock service.
+func Votes(n *Node) bool {
+	votes, _ := n.voter.Votes()
+	return votes
+}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
@@ -125,3 +126,10 @@ func (n *Node) tabletsForMaster() assign.Config {
 	return assign.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Metadata: n.rows, Commands: n.commands, Store: n.blockStore.Store,
 		Members: n.blobMembers.Members, AddressOf: n.members.AddressOf}
 }
+
+// A node whose machine has failed answers neither a call nor a dial. Its tablets are on other nodes once its lease has passed, 2 s. Calls of
+// this node's own client, to METADATA above all, do not wait for it any longer.
+const (
+	peerSilenceMax  = 2 * time.Second
+	peerDialTimeout = time.Second
+)

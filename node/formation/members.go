@@ -10,9 +10,10 @@ import (
 type members struct {
 	self       Peer
 	removed    func(id string) bool
-	listed     []Peer          // by gossip
-	discovered map[string]Peer // found by hello, by id
-	remembered []Peer          // from the last run, not listed by gossip yet
+	listed     []Peer            // by gossip
+	byID       map[string]string // the gossip addresses of listed
+	discovered map[string]Peer   // found by hello, by id
+	remembered []Peer            // from the last run, not listed by gossip yet
 }
 
 func newMembers(self Peer, remembered []Peer, removed func(id string) bool) members {
@@ -26,10 +27,13 @@ func (m *members) isRemoved(p Peer) bool { return m.removed(p.ID) }
 // known returns the members. An entry of gossip takes precedence over a hello, and that over the
 // file.
 func (m *members) known() []Peer {
-	all := slices.Clone(m.listed)
+	all, has := slices.Clone(m.listed), map[string]bool{m.self.ID: true}
+	for _, p := range all {
+		has[p.ID] = true
+	}
 	add := func(p Peer) {
-		if p.ID != m.self.ID && !slices.ContainsFunc(all, func(o Peer) bool { return o.ID == p.ID }) {
-			all = append(all, p)
+		if !has[p.ID] {
+			has[p.ID], all = true, append(all, p)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.discovered)) {
@@ -44,11 +48,15 @@ func (m *members) known() []Peer {
 // list replaces the members that gossip lists.
 func (m *members) list(all []Peer) {
 	m.listed = slices.DeleteFunc(slices.Clone(all), func(p Peer) bool { return p.ID == m.self.ID || m.removed(p.ID) })
-	is := func(p Peer) bool {
-		return slices.ContainsFunc(all, func(o Peer) bool { return o.ID == p.ID })
+	m.byID = make(map[string]string, len(all))
+	for _, p := range all {
+		m.byID[p.ID] = p.Gossip
+		delete(m.discovered, p.ID)
 	}
-	m.remembered = slices.DeleteFunc(m.remembered, is)
-	maps.DeleteFunc(m.discovered, func(_ string, p Peer) bool { return is(p) })
+	m.remembered = slices.DeleteFunc(m.remembered, func(p Peer) bool {
+		_, listed := m.byID[p.ID]
+		return listed
+	})
 }
 
 // discover records a member that another one named in a hello, or that sent it: caller. It reports
@@ -75,13 +83,15 @@ func (m *members) join(all []Peer) {
 
 // knownAt reports whether a member is known with this gossip address.
 func (m *members) knownAt(p Peer) bool {
-	same := func(o Peer) bool { return o.ID == p.ID && o.Gossip == p.Gossip }
-	return p.Gossip == "" || same(m.discovered[p.ID]) || slices.ContainsFunc(m.listed, same)
+	d, met := m.discovered[p.ID]
+	at, listed := m.byID[p.ID]
+	return p.Gossip == "" || met && d.Gossip == p.Gossip || listed && at == p.Gossip
 }
 
 // forgetRemoved drops the members that were removed from the cluster.
 func (m *members) forgetRemoved() {
 	m.listed = slices.DeleteFunc(m.listed, m.isRemoved)
+	maps.DeleteFunc(m.byID, func(id, _ string) bool { return m.removed(id) })
 	m.remembered = slices.DeleteFunc(m.remembered, m.isRemoved)
 	maps.DeleteFunc(m.discovered, func(_ string, p Peer) bool { return m.isRemoved(p) })
 }
@@ -89,9 +99,10 @@ func (m *members) forgetRemoved() {
 // gossip returns the gossip addresses of the members.
 func (m *members) gossip() []string {
 	var addrs []string
+	has := map[string]bool{"": true, m.self.Gossip: true}
 	for _, p := range m.known() {
-		if p.Gossip != "" && p.Gossip != m.self.Gossip && !slices.Contains(addrs, p.Gossip) {
-			addrs = append(addrs, p.Gossip)
+		if !has[p.Gossip] {
+			has[p.Gossip], addrs = true, append(addrs, p.Gossip)
 		}
 	}
 	return addrs
@@ -99,10 +110,13 @@ func (m *members) gossip() []string {
 
 // targets returns the seeds and the addresses of members that gossip does not list.
 func (m *members) targets(seeds []string) []string {
-	addrs := slices.Clone(seeds)
+	addrs, has := slices.Clone(seeds), map[string]bool{"": true, m.self.RPC: true}
+	for _, addr := range seeds {
+		has[addr] = true
+	}
 	for _, p := range slices.Concat(m.remembered, slices.Collect(maps.Values(m.discovered))) {
-		if p.RPC != "" && p.RPC != m.self.RPC && !slices.Contains(addrs, p.RPC) {
-			addrs = append(addrs, p.RPC)
+		if !has[p.RPC] {
+			has[p.RPC], addrs = true, append(addrs, p.RPC)
 		}
 	}
 	return addrs

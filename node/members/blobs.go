@@ -50,7 +50,7 @@ const (
 func (f *Blobs) Follow() {
 	sv := f.sv
 	pause := strangerPause
-	for {
+	for sv.settle() {
 		var changed <-chan struct{} // by gossip
 		if sv.Ring() != nil {
 			changed = sv.Ring().Changed()
@@ -83,9 +83,11 @@ func (f *Blobs) strangers() bool {
 	if f.sv.Ring() == nil {
 		return false
 	}
-	return slices.ContainsFunc(f.sv.Ring().Members(), func(m gossip.Member) bool {
-		return m.State == gossip.Alive && !slices.ContainsFunc(f.Members(), func(x blobfs.Member) bool { return x.ID == m.ID })
-	})
+	registered := map[string]bool{}
+	for _, m := range f.Members() {
+		registered[m.ID] = true
+	}
+	return slices.ContainsFunc(f.sv.Ring().Members(), func(m gossip.Member) bool { return m.State == gossip.Alive && !registered[m.ID] })
 }
 
 // Read reads the registry.

@@ -67,7 +67,7 @@ func (sv *Service) addMember(ctx context.Context, p formation.Peer) {
 func (sv *Service) followMembers() {
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()
-	for {
+	for sv.settle() {
 		changed := sv.Ring().Changed()
 		var peers []formation.Peer
 		members := sv.Ring().Members()
@@ -90,6 +90,22 @@ func (sv *Service) followMembers() {
 		case <-sv.Ctx.Done():
 			return
 		}
+	}
+}
+
+// settlePause is the shortest time between two looks at all members. When many nodes start or die, gossip reports each of them in turn; a
+// look at all for each of them would take a time that grows with the square of their number.
+const settlePause = 50 * time.Millisecond
+
+// settle waits for settlePause, and reports whether the node still runs.
+func (sv *Service) settle() bool {
+	wait := time.NewTimer(settlePause)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-sv.Ctx.Done():
+		return false
 	}
 }
 

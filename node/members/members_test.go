@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/node/formation"
@@ -58,6 +61,34 @@ func TestAddresses(t *testing.T) {
 	expect("n3", "h3:7106")
 	if err := sv.Leave(); err != nil || sv.Ring() != nil {
 		t.Errorf("without gossip: %v, %v", err, sv.Ring())
+	}
+}
+
+// When gossip changes often, all members are looked at only once in settlePause.
+func TestManyChangesOneLook(t *testing.T) {
+	sv := service(t, nil)
+	var looks atomic.Int64
+	sv.Look = func([]gossip.Member) { looks.Add(1) }
+	sv.HTTP, sv.DiskSpace, sv.Background = func() string { return "" }, func() (total, free int64) { return 100, 40 }, &sync.WaitGroup{}
+	fm, err := formation.New(formation.Config{Self: formation.Peer{ID: "n1", RPC: "h1:7106"}, Cluster: "c", Logger: sv.Log, Store: sv.Self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fm.Close()
+	if err := sv.Start(fm, nil, gossip.Config{Bind: "127.0.0.1:0"}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sv.Leave() }()
+	began := time.Now()
+	for i := range 200 {
+		changed := sv.Ring().Changed()
+		if err := sv.Ring().UpdateMeta(func(m *gossip.Meta) { m.FreeBytes = int64(i + 1) }); err != nil {
+			t.Fatal(err)
+		}
+		<-changed
+	}
+	if got, most := looks.Load(), int64(time.Since(began)/settlePause)+2; got > most {
+		t.Errorf("%d looks for 200 changes in %v, want %d at most", got, time.Since(began), most)
 	}
 }
 

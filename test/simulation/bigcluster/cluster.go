@@ -43,6 +43,7 @@ type Cluster struct {
 	result    Result
 	db        *client.Client // the operator's
 	tablets   int            // that the user table has by now
+	changes   int            // of its schema
 }
 
 // Run runs a cluster through its phases. A program can run one.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/table"
@@ -18,6 +19,14 @@ var phases = []struct {
 	run  func(*Cluster, *Phase)
 }{
 	{"idle", (*Cluster).idle},
+	{"cold lookups", (*Cluster).coldLookups},
+	{"hot table", (*Cluster).splitHotTable},
+	{"loss of the master", (*Cluster).loseMaster},
+	{"loss of two voters", (*Cluster).loseVoters},
+	{"loss of a rack", (*Cluster).loseRack},
+	{"growth by a tenth", (*Cluster).grow},
+	{"rolling restart", (*Cluster).restartSome},
+	{"gossip churn", (*Cluster).churn},
 }
 
 // run runs the phases.
@@ -25,7 +34,7 @@ func (c *Cluster) run() {
 	steps := []struct {
 		name string
 		run  func(*Phase) bool
-	}{{"five nodes", c.found}, {"all nodes", c.startAll}, {"table", c.createTable}}
+	}{{"five nodes", c.found}, {"all nodes", c.startAll}, {"table", c.createTable}, {"data", c.writeData}}
 	for _, s := range steps {
 		ok := false
 		c.measure(s.name, func(p *Phase) { ok = s.run(p) })
@@ -135,21 +144,64 @@ func (c *Cluster) createTable(p *Phase) bool {
 		return false
 	}
 	c.tablets = c.cfg.Tablets
-	ok := c.await("the table is served", func() bool { return c.served(0) == c.tablets })
-	var each []float64
-	for _, h := range c.hosts {
-		n := 0.0
-		for _, t := range node.Served(h.node) {
-			if t.Table != metadata.TableID {
-				n++
-			}
-		}
-		each = append(each, n)
-	}
-	p.note("tablets of the fullest node", slices.Max(each))
-	p.note("tablets of the emptiest node", slices.Min(each))
+	ok := c.await("the table is served", c.allServed)
+	c.noteBalance(p)
 	return ok
 }
+
+// allServed reports whether all tablets of user tables are served, and METADATA's first two.
+func (c *Cluster) allServed() bool {
+	return c.served(0) == c.tablets && c.served(metadata.TableID) >= 2
+}
+
+// noteBalance notes how many tablets the nodes have.
+func (c *Cluster) noteBalance(p *Phase) {
+	most, least := 0, c.tablets
+	for _, h := range c.hosts {
+		if h.node != nil {
+			n := len(c.tabletsOf(h))
+			most, least = max(most, n), min(least, n)
+		}
+	}
+	p.note("tablets of the fullest node", float64(most))
+	p.note("tablets of the emptiest node", float64(least))
+}
+
+// tabletsOf returns the ids of the user tablets that a node serves.
+func (c *Cluster) tabletsOf(h *host) (ids []uint64) {
+	if h.node == nil {
+		return nil
+	}
+	for _, t := range node.Served(h.node) {
+		if t.Table != metadata.TableID {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
+// writeData writes a row into each tablet, and writes all tablets out, so that each has a file with replicas on three nodes.
+func (c *Cluster) writeData(*Phase) bool {
+	err := c.inClients(phaseMax, func(ctx context.Context) error {
+		var all []*client.RowMutation
+		for i := range c.tablets {
+			m := client.NewRowMutation(rowOf(i + 1))
+			m.Set("f:c", make([]byte, valueBytes))
+			all = append(all, m)
+		}
+		if err := c.db.Table(tableName).ApplyAll(ctx, all); err != nil {
+			return err
+		}
+		return c.db.Tables().Compact(ctx, tableName, false)
+	})
+	if err != nil {
+		c.problem("write data: %v", err)
+	}
+	return err == nil
+}
+
+// valueBytes is the size of a row's value.
+const valueBytes = 1000
 
 // idleTime is how long the idle cluster is watched.
 const idleTime = 20 * time.Second
