@@ -55,10 +55,11 @@ func (c *conns) close() error {
 		l := &c.lane[i]
 		l.dialing <- struct{}{}
 		l.closed = true
-		if l.conn != nil {
-			errs = append(errs, l.conn.Close())
-		}
+		conn := l.conn
 		<-l.dialing
+		if conn != nil { // without the lock: calls that fail may make others
+			errs = append(errs, conn.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -16,7 +16,7 @@ import (
 // Blobs implements blobfs.Membership: the registry lists the nodes, gossip has their state.
 type Blobs struct {
 	sv *Service
-	// mu guards the fields in it. Never held across I/O.
+	// mu guards the fields in it. Never held across I/O, nor while a connection is closed: the calls that fail then may ask for members.
 	mu struct {
 		sync.Mutex
 		registry []Node
@@ -112,6 +112,13 @@ func (f *Blobs) update() {
 	for i, x := range registry {
 		members[i] = f.member(x)
 	}
+	for _, r := range f.replace(members) {
+		_ = r.Close()
+	}
+}
+
+// replace replaces the members, and returns the connections to nodes that are members no longer.
+func (f *Blobs) replace(members []blobfs.Member) (gone []*blobapi.Remote) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	same := slices.EqualFunc(members, f.mu.members, func(a, b blobfs.Member) bool {
@@ -120,16 +127,17 @@ func (f *Blobs) update() {
 	})
 	f.mu.members = members
 	if same {
-		return
+		return nil
 	}
 	close(f.mu.changed)
 	f.mu.changed = make(chan struct{})
 	for id, r := range f.mu.remotes {
 		if !slices.ContainsFunc(members, func(m blobfs.Member) bool { return m.ID == id }) {
 			delete(f.mu.remotes, id)
-			_ = r.Close()
+			gone = append(gone, r)
 		}
 	}
+	return gone
 }
 
 func (f *Blobs) member(x Node) blobfs.Member {
@@ -194,10 +202,11 @@ func (f *Blobs) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 // Close closes the connections to the block stores of other nodes, and prevents new ones.
 func (f *Blobs) Close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.mu.closed = true
-	for _, r := range f.mu.remotes {
+	remotes := f.mu.remotes
+	f.mu.remotes = nil
+	f.mu.Unlock()
+	for _, r := range remotes {
 		_ = r.Close()
 	}
-	f.mu.remotes = nil
 }

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/rpc"
 )
 
 // service returns the service of node n1 with these folders, where the nodes in removed are removed.
@@ -132,5 +136,50 @@ func TestBlobs(t *testing.T) {
 	b.Close()
 	if _, err := b.Peer(ctx, "n2"); !errors.Is(err, blobfs.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// When a node is removed, and when the node closes, calls to other nodes fail. Their callers may ask for the members at once, as a
+// commit log does that replaces a replica.
+func TestFailedCallsAskForMembers(t *testing.T) {
+	for name, end := range map[string]func(b *Blobs){
+		"removed": func(b *Blobs) { b.mu.registry = b.mu.registry[:1]; b.update() },
+		"closed":  (*Blobs).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := rpc.NewServer(rpc.ServerConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			called := make(chan struct{})
+			server.Handle(blobapi.MethodLogAppend, rpc.Spawned, func(*rpc.Call) { close(called); <-t.Context().Done() })
+			sv := service(t, nil)
+			sv.HTTP, sv.DiskSpace = func() string { return "" }, func() (total, free int64) { return 100, 40 }
+			sv.DialNode = func(ctx context.Context, id string) (*rpc.Conn, error) {
+				ours, theirs := net.Pipe()
+				go server.ServeConn(theirs)
+				return rpc.NewConn(ctx, ours, rpc.ConnConfig{})
+			}
+			b := NewBlobs(sv)
+			b.mu.registry = []Node{{ID: "n1"}, {ID: "n2"}}
+			b.update()
+			p, err := b.Peer(t.Context(), "n2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := make(chan int, 1)
+			p.AppendLog(t.Context(), local.LogAppend{}, func(int64, error) { failed <- len(b.Members()) })
+			<-called
+			ended := make(chan struct{})
+			go func() { end(b); close(ended) }()
+			for range 2 {
+				select {
+				case <-failed:
+				case <-ended:
+				case <-time.After(10 * time.Second):
+					t.Fatal("the call has not failed, or the members are locked")
+				}
+			}
+		})
 	}
 }
