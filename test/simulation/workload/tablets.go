@@ -81,7 +81,11 @@ func (c *operator) drain(all context.Context) {
 
 func (c *operator) undrain(ctx context.Context, node string) (Op, error) {
 	op := c.begin(Op{Kind: Undrain, Node: node})
-	return op, c.db.Nodes().Undrain(ctx, node)
+	err := c.db.Nodes().Undrain(ctx, node)
+	if errors.Is(err, client.ErrNodeNotFound) {
+		err = nil // an operator has removed it
+	}
+	return op, err
 }
 
 // useQuota limits the operations of a table for some seconds. Its users get errors of the quota.
