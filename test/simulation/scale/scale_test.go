@@ -9,6 +9,10 @@ import (
 
 // TestSmallCluster runs all phases with ten nodes. None may have problems.
 func TestSmallCluster(t *testing.T) {
+	if testing.Short() {
+		t.Logf("skipped: only in longer runs")
+		return
+	}
 	var out strings.Builder
 	err := run(t.Context(), parse([]string{"-nodes", "10"}), &out)
 	t.Log(out.String())
