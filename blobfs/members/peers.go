@@ -107,10 +107,28 @@ func (p *Peers) NodesIf(answers func(node string) bool) []place.Node {
 	members := p.Members()
 	nodes := make([]place.Node, len(members))
 	for i, m := range members {
-		nodes[i] = place.Node{
-			ID: m.ID, Zone: m.Zone, CapacityBytes: m.CapacityBytes,
-			Full:     m.FreeBytes < p.cfg.ExtentBytes,
-			Draining: m.Draining || !m.Alive || !answers(m.ID),
+		nodes[i] = p.nodeOf(m, answers(m.ID))
+	}
+	return nodes
+}
+
+func (p *Peers) nodeOf(m Member, answers bool) place.Node {
+	return place.Node{
+		ID: m.ID, Zone: m.Zone, CapacityBytes: m.CapacityBytes,
+		Full:     m.FreeBytes < p.cfg.ExtentBytes,
+		Draining: m.Draining || !m.Alive || !answers,
+	}
+}
+
+// NodesOf is Nodes of these nodes only, as far as they are members. It costs little with many members.
+func (p *Peers) NodesOf(ids []string) (nodes []place.Node) {
+	if p.cfg.Membership == nil {
+		return slices.DeleteFunc(p.Nodes(), func(n place.Node) bool { return !slices.Contains(ids, n.ID) })
+	}
+	members := p.Members()
+	for i := range members {
+		if slices.Contains(ids, members[i].ID) {
+			nodes = append(nodes, p.nodeOf(members[i], !p.Suspected(members[i].ID)))
 		}
 	}
 	return nodes

@@ -162,6 +162,17 @@ func (p *placement) responsive(now time.Duration, reserve bool) []place.Node {
 	return slices.DeleteFunc(p.available(now, reserve), func(n place.Node) bool { return now < p.slowNodes[n.ID].until })
 }
 
+// sound reports whether all of these nodes are among those that usable returns for the reserve, and none is draining.
+func (p *placement) sound(nodes []string, now time.Duration) bool {
+	found := 0
+	for _, n := range p.logs.deps.Peers.NodesOf(nodes) {
+		if p.eligible(n, true) && !p.isExcluded(n.ID, now, true) && now >= p.slowNodes[n.ID].until {
+			found++
+		}
+	}
+	return found == len(nodes)
+}
+
 // placeable returns the nodes with space for another extent, as last reported, this node included.
 // It returns none for Config.Avoid after a replica was refused for lack of space, unless one was opened
 // since.

@@ -95,6 +95,9 @@ func (x *switcher) recordWiden(now time.Duration) {
 // widen moves to an extent with more replicas on nodes that are not draining, if there are nodes
 // for it: first it replaces the standby, then it switches to it.
 func (x *switcher) widen(now time.Duration) {
+	if _, current := x.w.m.Current(); len(current) >= x.w.logs.deps.Replicas && x.w.placement.sound(current, now) {
+		return // the usual case, at each tick: there is nothing better, however many nodes there are
+	}
 	p := x.leaveOptions(now, nil)
 	minStay := max(x.widenPause, min(widenPauseMin, x.w.logs.cfg.Avoid))
 	if common(p.current, p.live) < replicasMin {

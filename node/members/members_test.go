@@ -68,6 +68,15 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// All nodes together publish their free space less than twice a second, since each node gets and repeats all of that.
+func TestPublishEvery(t *testing.T) {
+	for _, nodes := range []int{1, 30, 31, 100, 600, 1000} {
+		if every := publishEvery(nodes); every < publishPeriod || float64(nodes)/every.Seconds() > 2 {
+			t.Errorf("%d nodes publish every %v", nodes, every)
+		}
+	}
+}
+
 // When gossip changes often, all members are looked at only once in settlePause.
 func TestManyChangesOneLook(t *testing.T) {
 	sv := service(t, nil)

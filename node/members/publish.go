@@ -32,11 +32,19 @@ func (sv *Service) Publish() {
 }
 
 const (
-	// publishPeriod is the interval at which the free disk space is published.
-	publishPeriod = 30 * time.Second
+	// publishPeriod is the interval at which the free disk space is published, in a cluster of up to publishNodes. In a larger one it is
+	// as many times as long, up to publishPeriodMax: gossip repeats what one node publishes on all others.
+	publishPeriod    = 30 * time.Second
+	publishPeriodMax = 10 * time.Minute
+	publishNodes     = 30
 	// fullPeriod is the interval at which the node checks whether its disk has become full, or is no longer: that is published at once.
 	fullPeriod = 2 * time.Second
 )
+
+// publishEvery returns the interval at which each of that many nodes publishes its free disk space.
+func publishEvery(nodes int) time.Duration {
+	return min(publishPeriod*time.Duration(max(nodes, publishNodes))/publishNodes, publishPeriodMax)
+}
 
 func (sv *Service) publishLoad() {
 	tick := time.NewTicker(fullPeriod)
@@ -46,7 +54,7 @@ func (sv *Service) publishLoad() {
 		select {
 		case <-tick.C:
 			_, free := sv.DiskSpace()
-			if now := time.Now(); (free == 0) != full || now.Sub(published) >= publishPeriod {
+			if now := time.Now(); (free == 0) != full || now.Sub(published) >= publishPeriod && now.Sub(published) >= publishEvery(len(sv.Gossiped())) {
 				published, full = now, free == 0
 				sv.Publish()
 			}

@@ -67,10 +67,10 @@ var (
 )
 
 // This program's cluster on two networks: with machines of 2 processors that the clients share. A server's needs without load are those
-// of an idle node of 10 to 100 (docs/scale.md): 1.8 ms per second and 0.01 ms for each other node, of two processors.
+// of an idle node of 10 to 100 (docs/scale.md): 0.6 ms per second and 0.013 ms for each other node, of two processors.
 var (
-	today   = cluster{name: "links of 10 Gbit/s, no limit at the root", linkBits: 10e9, rack: 40, usedFixed: 0.0018 / 2, usedEach: 0.00001 / 2, replicas: 3}
-	asPaper = cluster{name: "the paper's network: links of 1 Gbit/s, root of 63 Gbit/s", linkBits: 1e9, rootBits: 63e9, rack: 1, usedFixed: 0.0018 / 2, usedEach: 0.00001 / 2, replicas: 3}
+	today   = cluster{name: "links of 10 Gbit/s, no limit at the root", linkBits: 10e9, rack: 40, usedFixed: 0.0006 / 2, usedEach: 0.000013 / 2, replicas: 3}
+	asPaper = cluster{name: "the paper's network: links of 1 Gbit/s, root of 63 Gbit/s", linkBits: 1e9, rootBits: 63e9, rack: 1, usedFixed: 0.0006 / 2, usedEach: 0.000013 / 2, replicas: 3}
 
 	// The rates are those of a million rows, one row per call (docs/performance.md). A value takes 1,100 bytes with the rest of its message.
 	// A write costs all nodes 41.5 µs with three replicas, and 15.1 µs without.

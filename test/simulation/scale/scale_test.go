@@ -19,7 +19,7 @@ func TestSmallCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{"five nodes", "all nodes", "table", "idle", "loss of a rack", "growth by a tenth", "gossip churn"} {
+	for _, p := range []string{"five nodes", "all nodes", "table", "idle minute", "loss of a rack", "growth by a tenth", "gossip churn"} {
 		if !strings.Contains(out.String(), "| "+p+" ") {
 			t.Errorf("no figures of the phase %q", p)
 		}
