@@ -30,7 +30,7 @@ func placementOf(l listed) *placement {
 	return newPlacement(logs, local.ID{}, false, openings{})
 }
 
-// A writer whose replicas are all sound would stay in its extent also after a look at all nodes.
+// A writer whose extent and standby have only sound replicas would keep both also after a look at all nodes.
 func TestSoundStays(t *testing.T) {
 	sound := 0
 	for seed := range uint64(5000) {
@@ -43,18 +43,20 @@ func TestSoundStays(t *testing.T) {
 			p.excluded[m.ID] = exclusion{until: now + time.Duration(rnd.IntN(4)-2), full: rnd.IntN(2) == 0}
 			p.slowNodes[m.ID] = slowNode{until: now + time.Duration(rnd.IntN(4)-2)}
 		}
-		current := []string{"n0", "n1", "n2"}
-		if !p.sound(current, now) {
+		current, standby := []string{"n0", "n1", "n2"}, []string{"n1", "n2", "n3"}
+		if !p.sound(current, now) || !p.sound(standby, now) {
 			continue
 		}
 		sound++
-		o := leaveOptions{current: current, standby: []string{"n1", "n2", "n3"}, replicas: 3, least: p.replicasMin(), placeable: p.placeable(now)}
+		o := leaveOptions{current: current, standby: standby, replicas: 3, least: p.replicasMin(), placeable: p.placeable(now)}
 		for _, n := range p.usable(now, true) {
 			o.live = append(o.live, n.ID)
 		}
 		for _, m := range l {
 			if m.Draining {
 				o.draining = append(o.draining, m.ID)
+			} else if m.Alive {
+				o.up = append(o.up, m.ID)
 			}
 		}
 		if o.decide(reasonWiden) != stay {

@@ -92,10 +92,23 @@ func (x *switcher) recordWiden(now time.Duration) {
 	x.lastWiden = now
 }
 
+// best reports whether the current extent and the standby, if there is one, have all replicas, on sound nodes.
+func (x *switcher) best(now time.Duration) bool {
+	_, current := x.w.m.Current()
+	_, standby := x.w.m.Standby()
+	for _, nodes := range [][]string{current, standby} {
+		if nodes != nil && (len(nodes) < x.w.logs.deps.Replicas || !x.w.placement.sound(nodes, now)) {
+			return false
+		}
+	}
+	return true
+}
+
 // widen moves to an extent with more replicas on nodes that are not draining, if there are nodes
 // for it: first it replaces the standby, then it switches to it.
 func (x *switcher) widen(now time.Duration) {
-	if _, current := x.w.m.Current(); len(current) >= x.w.logs.deps.Replicas && x.w.placement.sound(current, now) {
+	if x.best(now) {
+		x.replacePause = 0
 		return // the usual case, at each tick: there is nothing better, however many nodes there are
 	}
 	p := x.leaveOptions(now, nil)
