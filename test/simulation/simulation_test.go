@@ -79,7 +79,7 @@ func TestSeeds(t *testing.T) {
 func TestBugsAreFound(t *testing.T) {
 	for _, b := range []planted.Bug{
 		planted.LoadWithoutRuns, planted.UnloadWhileWritten, planted.CheckWithoutLatch, planted.SchemaNotChecked,
-		planted.DeletionsDroppedEarly, planted.AckOneReplica, planted.LeaseNotChecked, planted.CacheForEver,
+		planted.DeletionsDroppedEarly, planted.AckOneReplica, planted.CacheForEver,
 	} {
 		o := testOptions(30, 30*time.Second)
 		o.bugs, o.tries = string(b), 1

@@ -87,7 +87,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		if !v.Type().Field(i).IsExported() {
 			continue // for tests of package node
 		}
-		if v.Field(i).IsZero() && !slices.Contains([]string{"Dev", "Logger", "Waiting", "Network", "FS", "OpenRaftLog"}, name) {
+		if v.Field(i).IsZero() && !slices.Contains([]string{"Dev", "Logger", "Waiting", "Network", "FS", "OpenRaftLog", "Tuning"}, name) {
 			t.Errorf("no setting sets node.Config.%s", name)
 		}
 	}
