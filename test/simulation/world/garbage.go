@@ -60,8 +60,8 @@ func (x *rounds) note(n *api.NodeStore) {
 		return
 	case !x.started:
 		x.started, x.left = true, n.SweptFound
-	default:
-		x.left -= n.SweptRemoved
+	default: // some of what was found may have got a name since
+		x.left = min(x.left-n.SweptRemoved, n.SweptFound)
 	}
 	x.last = n.SweepRound
 	x.waits = nil
