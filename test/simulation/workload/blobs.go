@@ -44,9 +44,9 @@ func (c *blobClient) putBlob(all, ctx context.Context) {
 	var source io.Reader = bytes.NewReader(Contents(b.Name))
 	if c.r.IntN(4) == 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(all, 4*slowMax)
+		ctx, cancel = context.WithTimeout(all, 4*c.plan.Slow)
 		defer cancel()
-		source = &slowReader{source, func() { c.pause(ctx, slowMax) }}
+		source = &slowReader{source, func() { c.pause(ctx, c.plan.Slow) }}
 	}
 	info, err := c.db.Blobs().Put(ctx, b.Name, source)
 	op.Blob = &Blob{Name: b.Name, ID: info.ID}

@@ -101,6 +101,8 @@ type Plan struct {
 	// Pace bounds the pause of a client after an operation, and Rest that after Burst operations.
 	Pace, Rest time.Duration
 	Burst      int
+	// Slow bounds the long pauses of an application between two parts of one operation.
+	Slow time.Duration
 	// TimeoutMin and TimeoutMax bound the time of one operation.
 	TimeoutMin, TimeoutMax time.Duration
 }
@@ -119,7 +121,7 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 		Pace:       time.Duration(5<<r.IntN(6)) * time.Millisecond,
 		TimeoutMin: 500 * time.Millisecond, TimeoutMax: time.Duration(2+r.IntN(14)) * time.Second,
 	}
-	p.Burst = 5 + r.IntN(36)
+	p.Burst, p.Slow = 5+r.IntN(36), 10*time.Second
 	p.Rest = time.Duration(float64(2*clients*p.Burst) / opsPerSecond * float64(time.Second))
 	for _, f := range features {
 		// Both numbers are drawn even if the feature is off, so that one feature does not change

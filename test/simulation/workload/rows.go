@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -224,9 +223,6 @@ func (c *rowClient) rangeOf() *Scan {
 	return s
 }
 
-// slowMax bounds a long pause of an application between two parts of one operation.
-const slowMax = 10 * time.Second
-
 // scan scans a table in small batches, so that tablets may be moved and split meanwhile.
 func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool) Op {
 	op := c.begin(Op{Kind: ScanAll, Table: t.Name, Scan: s, Final: final})
@@ -239,7 +235,7 @@ func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool)
 	slow := c.r.IntN(32) // the row at which the application pauses for long
 	for rows.Next() {
 		if !final && len(result.Rows) == slow && c.r.IntN(4) == 0 {
-			c.pause(ctx, slowMax)
+			c.pause(ctx, c.plan.Slow)
 		}
 		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), cellsOf(rows.Row())})
 		if !final && c.r.IntN(30) == 0 {

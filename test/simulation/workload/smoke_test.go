@@ -127,14 +127,14 @@ func TestSmoke(t *testing.T) {
 func smoke(t *testing.T, l *loopback, secured bool) {
 	plan := workload.NewPlan(testseed.New(t), secured, 8)
 	plan.Features = workload.AllFeatures(secured)
-	plan.Pace, plan.Rest, plan.EraLength = 5*time.Millisecond, 0, time.Second
+	plan.Pace, plan.Rest, plan.EraLength, plan.Slow = 5*time.Millisecond, 0, time.Second, 50*time.Millisecond
 	w := workload.New(l, plan)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	if err := w.Setup(ctx); err != nil {
 		t.Fatal(err)
 	}
-	running, stop := context.WithTimeout(ctx, 3*time.Second)
+	running, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
 	w.Run(running)
 	if err := w.Final(ctx); err != nil {
