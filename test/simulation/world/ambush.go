@@ -32,7 +32,7 @@ type moment struct {
 }
 
 // ambushFaults are the faults that matter in a moment.
-var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash}
+var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash, late}
 
 func newAmbush(w *World) *ambush {
 	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan moment, 4), seen: map[string]int{}}

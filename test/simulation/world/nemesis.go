@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/test/simulation/machine"
 	"github.com/steledb/stele/test/simulation/simdisk"
 	"github.com/steledb/stele/test/simulation/simnet"
 )
@@ -105,6 +106,8 @@ func (w *World) inflict(x target, limit time.Duration) {
 		h.freeze()
 		w.hold(limit, time.Second, time.Minute)
 		h.thaw()
+	case late:
+		w.makeLate(h, limit)
 	case cutOne, cutPair, isolate, partition, cutClient:
 		w.cut(f, h, o, limit)
 	case slowLink:
@@ -141,6 +144,28 @@ func (w *World) inflict(x target, limit time.Duration) {
 		h.up()
 	default:
 		w.operators().operate(f, h, limit)
+	}
+}
+
+// makeLate makes goroutines of a host, or of all, late for a time. This widens all races between them.
+func (w *World) makeLate(h *host, limit time.Duration) {
+	hosts := []*host{h}
+	if w.r.IntN(4) == 0 {
+		hosts = w.hosts
+	}
+	oneIn, most := uint64(16)<<w.r.IntN(9), 50*time.Millisecond<<w.r.IntN(7)
+	for _, h := range hosts {
+		h.setLate(oneIn, most)
+	}
+	w.hold(limit, time.Second, time.Minute)
+	for _, h := range hosts {
+		h.setLate(0, 0)
+	}
+}
+
+func (h *host) setLate(oneIn uint64, most time.Duration) {
+	if h.state != down {
+		machine.SetLate(h.process, oneIn, most)
 	}
 }
 
@@ -279,6 +304,7 @@ func (w *World) heal() {
 		h.disk.Stall(0, true)
 		h.drift = 0
 		h.setClockIfUp()
+		h.setLate(0, 0)
 		h.thaw()
 		h.up()
 		h.sound()

@@ -19,6 +19,7 @@ const (
 	wholeCrash     fault = "whole-crash" // of all processes
 	wholePower     fault = "whole-power" // of all hosts
 	freeze         fault = "freeze"      // a process does nothing for 1 to 60 s
+	late           fault = "late"        // goroutines of a process, or of all, run up to seconds later than they could
 	cutOne         fault = "cut-one"     // one direction between two hosts
 	cutPair        fault = "cut-pair"    // both
 	isolate        fault = "isolate"     // one host
@@ -51,6 +52,7 @@ var faults = []struct {
 	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {cutClient, 50, 10}, {slowLink, 40, 10},
 	{diskStall, 40, 8}, {diskFull, 40, 8}, {disksFull, 25, 2}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
+	{late, 50, 12},
 	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 20, 4}, {loseNode, 20, 4}, {loseDisk, 25, 4},
 }
 
