@@ -110,6 +110,10 @@ func (w *World) inflict(x target, limit time.Duration) {
 		w.makeLate(h, limit)
 	case cutOne, cutPair, isolate, partition, cutClient:
 		w.cut(f, h, o, limit)
+	case resetHost:
+		h.net.Reset()
+	case isolateClients:
+		w.isolateClients(limit)
 	case slowLink:
 		w.slow(h, limit)
 	case diskStall:
@@ -189,6 +193,14 @@ func (h *host) setClockIfUp() {
 
 // wholeCluster kills all processes, or all hosts.
 func (w *World) wholeCluster(power bool, limit time.Duration) {
+	if power && w.r.IntN(2) == 0 { // disks go before processors
+		pause := min(limit, w.between(0, 2*time.Second))
+		for _, h := range w.hosts {
+			h.troubled()
+			h.disk.Stall(pause, true)
+		}
+		time.Sleep(pause)
+	}
 	for _, h := range w.hosts {
 		h.kill(power)
 		if w.r.IntN(3) == 0 {
@@ -247,6 +259,29 @@ func (w *World) cut(f fault, h, o *host, limit time.Duration) {
 	w.hold(limit, 500*time.Millisecond, time.Minute)
 	for _, c := range links {
 		w.net.Heal(c[0], c[1])
+	}
+}
+
+// isolateClients cuts a machine of clients from all hosts for a time. Sessions of its clients last until their leases end, also with another
+// leader of the lock service, and what they cache is valid until then.
+func (w *World) isolateClients(limit time.Duration) {
+	c, leader := w.clients[w.r.IntN(len(w.clients))], w.leader
+	hosts := w.hosts
+	for _, h := range hosts {
+		w.net.Cut(h.net, c)
+		w.net.Cut(c, h.net)
+	}
+	kills := leader != nil && w.r.IntN(2) == 0
+	if kills {
+		leader.kill(w.r.IntN(2) == 0)
+	}
+	w.hold(limit, 500*time.Millisecond, 20*time.Second)
+	for _, h := range hosts {
+		w.net.Heal(h.net, c)
+		w.net.Heal(c, h.net)
+	}
+	if kills {
+		leader.up()
 	}
 }
 
