@@ -47,6 +47,10 @@ func (w *World) nemesis(d time.Duration) {
 		}()
 	}
 	w.ambush.disarm()
+	if w.plan.blackout && !w.operating {
+		w.count("blackouts")
+		w.wholeCluster(true, 10*time.Second)
+	}
 	for range w.plan.together {
 		select {
 		case <-free:

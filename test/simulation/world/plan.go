@@ -50,7 +50,7 @@ var faults = []struct {
 	percent int
 	weight  int
 }{
-	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 25, 2}, {freeze, 50, 12},
+	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 30, 4}, {freeze, 50, 12},
 	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {cutClient, 50, 10}, {slowLink, 40, 10},
 	{diskStall, 40, 8}, {diskFull, 40, 8}, {disksFull, 25, 2}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
@@ -78,6 +78,8 @@ type plan struct {
 	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
 	// replicas are waited for and checked.
 	recovery, settled bool
+	// blackout: all hosts lose their power when the other faults end.
+	blackout bool
 	// degraded: after all other faults one host has one that does not end.
 	degraded bool
 }
@@ -100,6 +102,7 @@ func newPlan(seed uint64) plan {
 	}
 	p.keepReplicas()
 	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(3) == 0
+	p.blackout = r.IntN(3) == 0
 	return p
 }
 
