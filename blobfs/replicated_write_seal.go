@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/moment"
 )
 
 // Seal implements local.ExtentSink. On return the extent is durable on all its nodes, and each has
@@ -45,6 +46,7 @@ func (x *replicatedWrite) Seal(ctx context.Context, last bool) (ExtentRef, error
 	if lists > 1 || len(x.sealed) < x.planned {
 		x.sendHolders()
 	}
+	moment.Pass("an extent is sealed", "")
 	x.ref.Replicas = slices.Clone(x.sealed)
 	x.s.repairer.ListChanged(x.id, Holders{Nodes: x.sealed})
 	return x.ref, nil

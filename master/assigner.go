@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
@@ -371,6 +372,7 @@ func (a *assigner) execute(ctx context.Context, o *Order, s *TabletState) (took 
 	if err != nil {
 		return 0, err
 	}
+	moment.Pass("before an order of the master", o.Kind.String())
 	began := time.Now()
 	err = a.do(ctx, o, s)
 	if err == nil && a.next(o) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -163,6 +164,7 @@ func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 	for s.r.Pieces[i].Run == nil {
 		next := &Recovery{Server: s.server, Pieces: slices.Clone(s.r.Pieces)}
 		next.Pieces[i].Run = run
+		moment.Pass("before a sorted piece is recorded", "")
 		gen, err := s.rs.SaveRecovery(ctx, next, s.gen)
 		if err == nil {
 			s.adopt(next, gen)

@@ -51,6 +51,10 @@ const (
 	kindTerm      kind = 7 // request the server's term
 )
 
+// kindNames has the kinds in words.
+var kindNames = [...]string{kindError: "error", kindAppend: "append", kindHeartbeat: "heartbeat", kindVote: "vote", kindPreVote: "pre-vote",
+	kindSnapshot: "snapshot", kindElect: "elect", kindTerm: "term"}
+
 // parts is the number of values in a request of each kind, including the kind itself.
 var parts = [...]int{kindAppend: 6, kindHeartbeat: 2, kindVote: 5, kindPreVote: 4, kindSnapshot: 8, kindElect: 1, kindTerm: 1}
 

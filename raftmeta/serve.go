@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
@@ -114,6 +115,7 @@ func (t *transport) serveOne(f *frames, from string) error {
 	if err != nil {
 		return fmt.Errorf("message: %w", err)
 	}
+	moment.Pass("before a message of Raft is handled", kindNames[k])
 	answer, refusal := t.answer(f, k, request, from)
 	if errors.Is(refusal, errDisconnected) {
 		return refusal
@@ -121,6 +123,7 @@ func (t *transport) serveOne(f *frames, from string) error {
 	e := wire.GetEncoder()
 	defer e.Release()
 	encodeAnswer(e, k, answer, refusal)
+	moment.Pass("before a message of Raft is answered", kindNames[k])
 	_ = f.SetWriteDeadline(time.Now().Add(quickTimeout))
 	return f.send(e)
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -182,6 +183,7 @@ func encodeErrorResponse(framed bool, id uint32, e *Error) *wire.Encoder {
 }
 
 func (c *Call) mustFinish(enc *wire.Encoder, e *Error) {
+	moment.Pass("before an answer is sent", c.method.name)
 	if !c.finish(c.state.Load(), enc, e) {
 		panic("BUG: second answer to one call")
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -319,6 +320,7 @@ func (c *serverConn) handle(m message) error {
 		call.deadline = c.r.now.Add(time.Duration(m.timeoutMS) * time.Millisecond)
 	}
 	c.inFlight.Add(1)
+	moment.Pass("before a request is executed", meth.name)
 	c.dispatch(call)
 	return nil
 }

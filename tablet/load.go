@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/sortedrun"
@@ -60,7 +61,9 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	}
 	t.writer.stamped.Store(stamped)
 	rec := recovery{server: s, tablet: t, load: &l, maxSeq: seq}
+	moment.Pass("before a tablet is recovered", "")
 	if err = rec.run(ctx); err == nil {
+		moment.Pass("before a tablet is served", "")
 		if planted.On(planted.DroppedTableServed) && l.Version != nil && !l.Version.Current() {
 			t.schema.Store(newSchema(l.Schema, &missedChange{l.Version, time.Now().Add(time.Second)}))
 		}
@@ -253,6 +256,7 @@ func (s *Server) Unload(ctx context.Context, r Ref) error {
 		t.fence.lift()
 		return notServing(err)
 	}
+	moment.Pass("before a tablet is unloaded", "")
 	t.meta.close()
 	s.remove(t)
 	s.commitLog.trim()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/tablet/sched"
@@ -150,9 +151,11 @@ func (r *metadataRow) changeNow(precondition func(m *Meta) error, change func(m 
 	next := cloneMeta(r.current)
 	change(next)
 	next.checkAfter(r.current)
+	moment.Pass("before a tablet's metadata is saved", "")
 	if unclear, err = r.save(next); err != nil {
 		return unclear, fmt.Errorf("save metadata of tablet %d: %w", next.ID, err)
 	}
+	moment.Pass("a tablet's metadata is saved", "")
 	r.views.install(install)
 	return false, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/sched"
@@ -83,6 +84,7 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	moment.Pass("files of a minor compaction are written", "")
 	last := v.frozen[len(v.frozen)-1]
 	redo := last.maxSeq.Load()
 	if planted.On(planted.RedoTooFar) {

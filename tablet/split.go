@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 )
 
@@ -119,6 +120,7 @@ func (p *tabletSplit) run() error {
 		return err
 	}
 	t.meta.closed = true // METADATA has two tablets from here on
+	moment.Pass("a split is in METADATA", "")
 	began := time.Now()
 	_ = t.fence.raise(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
 	if err := s.commitLog.commits.Between(p.replace); err != nil {
@@ -131,6 +133,7 @@ func (p *tabletSplit) run() error {
 	s.stats.splits.Add(1)
 	s.stats.splitPause.Store(int64(pause))
 	s.log.Info("tablet split", "tablet", t.id, "at", p.at, "lower", p.lowerID, "write_pause", pause)
+	moment.Pass("the parts of a split are served", "")
 	for _, c := range p.children {
 		s.minors.queue.Add(c)
 		s.merges.queue.Add(c)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 )
 
@@ -150,6 +151,7 @@ func (m *tabletMerge) run() error {
 		return err
 	}
 	lower.meta.closed, upper.meta.closed = true, true
+	moment.Pass("a merge is in METADATA", "")
 	if err := s.commitLog.commits.Between(m.replace); err != nil {
 		m.one.unload(false)
 		return closedError(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/vfs"
 )
@@ -181,7 +182,9 @@ func (s *logReplicas) flushBatch(e *replicaExtent) bool {
 
 	var err error
 	if to > from {
+		moment.Pass("before frames of a log are written", "")
 		err = s.writeBatch(e, h, batch, from)
+		moment.Pass("frames of a log are durable", "")
 	}
 	l.mu.Lock()
 	if err == nil && to > from {

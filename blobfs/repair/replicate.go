@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/moment"
 )
 
 // noTargetError means that an extent has too few replicas and no node accepts another.
@@ -193,6 +194,7 @@ func (k *Repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 			}
 		}
 	}
+	moment.Pass("before the list of a copied extent is published", "")
 	return k.publish(ctx, sv, nodes)
 }
 

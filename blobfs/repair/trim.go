@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 )
 
@@ -125,6 +126,7 @@ func (k *Repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 func (k *Repairer) dropLocal(ctx context.Context, x local.ExtentID, h local.Holders) error {
 	k.deps.Forget(x)
 	defer k.deps.Forget(x)
+	moment.Pass("before a surplus replica is dropped", "")
 	err := k.deps.Disks.DropExtentIf(ctx, x, h)
 	if err == nil {
 		k.deps.Corruption.Clear(x)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -98,6 +99,7 @@ func (r *recovery) run(ctx context.Context) (*logproto.List, error) {
 			l, _ := r.m.List()
 			return &l, nil
 		case r.m.Ready() && !r.m.Waiting():
+			moment.Pass("replicas of a log are fenced", "")
 			r.m.Decide()
 			continue
 		case r.m.Ready() && (grace == nil || long && r.m.Sure()):
@@ -144,7 +146,9 @@ func (r *recovery) act(ctx context.Context) error {
 				}
 				r.m.Loaded(l, gen)
 			case logproto.EffectSave:
+				moment.Pass("before the list of a recovered log is saved", "")
 				gen, err := r.logs.deps.Lists.Save(ctx, r.path, EncodeList(&e.List), e.Gen)
+				moment.Pass("the list of a recovered log is saved", "")
 				if err == nil {
 					r.m.Saved(gen)
 				} else if ctx.Err() != nil || errors.Is(err, local.ErrFenced) || timing.SleepOn(ctx, r.logs.deps.Clock, r.logs.cfg.Retry/4) != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/moment"
 )
 
 // Writer appends to a replicated log. It is safe for concurrent use; payloads are in the
@@ -115,6 +116,7 @@ func (logs *Logs) create(ctx context.Context, server string, id local.ID, highPr
 		w.Close()
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}
+	moment.Pass("a log is created", "")
 	logs.writers.add(w)
 	return w, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/steledb/stele/internal/planted"
@@ -134,7 +135,9 @@ func (lm *manager) write(ctx context.Context, c fsm.Command, paths ...string) (f
 		lm.endWrite(paths)
 		return fsm.Result{}, err
 	}
+	moment.Pass("before a change of a file is proposed", "")
 	r, err := lm.propose(ctx, c)
+	moment.Pass("a change of a file is committed", "")
 	if errors.Is(err, api.ErrOutcomeUnknown) {
 		lm.addUnresolved(paths)
 		return r, err

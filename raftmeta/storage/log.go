@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/stall"
 	"go.etcd.io/bbolt"
@@ -222,6 +223,7 @@ func (s *Log) StoreLogs(logs []*raft.Log) error {
 	if err := s.write("store log entries", func() error { return s.bolt.StoreLogs(summed) }); err != nil {
 		return err
 	}
+	moment.Pass("entries of Raft are durable", "")
 	for _, l := range logs {
 		s.recent.put(l)
 		if l.Type == raft.LogConfiguration && s.opt.Members != nil {
@@ -353,6 +355,7 @@ func (s *Log) DeleteRange(first, last uint64) error {
 		return err
 	}
 	from, oldEnd := first, last < newest
+	moment.Pass("before entries of Raft are deleted", "")
 	s.recent.remove(first, last)
 	for first <= last {
 		lo, hi := first, last

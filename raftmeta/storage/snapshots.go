@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire"
 )
@@ -309,6 +310,7 @@ func (s *SnapshotSink) Close() error {
 		return errors.Join(err, s.Cancel())
 	}
 	s.done = true
+	moment.Pass("a snapshot is durable without its name", "")
 	if err := s.f.Close(); err != nil {
 		return fmt.Errorf("close snapshot: %w", err)
 	}
@@ -319,6 +321,7 @@ func (s *SnapshotSink) Close() error {
 	if err != nil {
 		return err
 	}
+	moment.Pass("a snapshot is durable", "")
 	return errors.Join(s.store.dropDamaged(), s.store.retain(SnapshotsKept))
 }
 

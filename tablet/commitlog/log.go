@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/invariant"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 )
 
@@ -366,6 +367,7 @@ func (l *Log) apply() {
 			if !open {
 				return
 			}
+			moment.Pass("commits are durable", "")
 			for i, c := range b.commits {
 				b.commits[i] = nil
 				c.Done(c, b.err)

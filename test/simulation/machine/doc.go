@@ -31,6 +31,9 @@
 // same instant expire in a random order. A program that iterates over a map with more than 8 keys
 // that are addresses (pointers, channels, interfaces) ends with a fatal error: it must use other keys.
 //
+// SM8. A goroutine of a process that is late may run later than it could, by a random time below a bound, as on a machine that is
+// overloaded. Others run meanwhile, and those that need a lock of it wait.
+//
 // # What is only nearly so
 //
 // A process can be stopped and killed where it blocks, not between two instructions. Data races are

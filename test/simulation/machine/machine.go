@@ -58,6 +58,13 @@ func SetClock(process int, wall time.Duration, ppm int64) {
 	setClock(process, int64(wall), rateOne+ppm*rateOne/1_000_000)
 }
 
+// SetLate makes some goroutines of a process late: one of oneIn that could run does so up to most later, mostly much less. None
+// does if oneIn is 0. What is late already stays so.
+func SetLate(process int, oneIn uint64, most time.Duration) {
+	check(process)
+	setLate(process, oneIn, int64(most))
+}
+
 func check(process int) {
 	if process < 1 || process > ProcessesMax || current() != 0 {
 		panic(fmt.Sprintf("simulation: process %d controls process %d", current(), process))

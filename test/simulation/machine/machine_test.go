@@ -12,7 +12,7 @@ import (
 // selftestShift has the number of objects that the program keeps before it does anything else.
 const selftestShift = "SHIFT"
 
-// TestMachine checks SM1 to SM7, by a program that runs on the machine.
+// TestMachine checks SM1 to SM8, by a program that runs on the machine.
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "selftest")

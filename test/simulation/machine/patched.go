@@ -19,6 +19,9 @@ func setState(process int, state uint8)
 //go:linkname setClock runtime.simSetClock
 func setClock(process int, wall, rate int64)
 
+//go:linkname setLate runtime.simSetLate
+func setLate(process int, oneIn uint64, most int64)
+
 //go:linkname nanotime runtime.simNanotime
 func nanotime() int64
 

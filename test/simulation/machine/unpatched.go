@@ -10,6 +10,7 @@ func current() int               { panic(unpatched) }
 func enter(int)                  { panic(unpatched) }
 func setState(int, uint8)        { panic(unpatched) }
 func setClock(int, int64, int64) { panic(unpatched) }
+func setLate(int, uint64, int64) { panic(unpatched) }
 func nanotime() int64            { panic(unpatched) }
 func counters() (uint64, uint64) { panic(unpatched) }
 func goroutines(int) int         { panic(unpatched) }

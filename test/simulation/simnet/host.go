@@ -177,6 +177,24 @@ func (h *Host) Kill(power bool) {
 	}
 }
 
+// Reset resets all connections of the host at once, as a firewall that forgets them: bytes on the wire are lost, and processes go on.
+func (h *Host) Reset() {
+	n := h.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(h.conns), cmp.Compare)
+	for _, key := range keys {
+		c := h.conns[key]
+		if c == nil || c.closed || c.gone || c.state != established {
+			continue
+		}
+		if p := c.out.dst; p != nil {
+			n.resetLocked(p, c.out.path, c.host, 0, syscall.ECONNRESET)
+		}
+		c.failLocked(syscall.ECONNRESET)
+	}
+}
+
 // Up restores the power of the machine. Peers that send to its old connections get a reset.
 func (h *Host) Up() {
 	n := h.net

@@ -110,6 +110,13 @@ func (c *lockClient) file(ctx context.Context) {
 		}
 	}
 	op := c.useFile(ctx, kind, f)
+	for range c.r.IntN(8) * c.r.IntN(2) {
+		if kind != CachedFile || op.Outcome != OK || op.File.Refused {
+			break
+		}
+		c.pause(ctx, 500*time.Millisecond)
+		op = c.useFile(ctx, kind, &File{Path: path}) // from the cache of the session
+	}
 	switch {
 	case op.Outcome != OK || op.File.Refused || kind == DeleteFile:
 		delete(c.seen, path) // without a read in between, the next set expects no file

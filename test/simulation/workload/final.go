@@ -85,6 +85,9 @@ func (c *reader) readAll(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.readDeleted(ctx); err != nil {
+		return err
+	}
 	paths, blobs := c.objects()
 	for _, path := range paths {
 		err := c.until(ctx, func(ctx context.Context) Op { return c.files.useFile(ctx, GetFile, &File{Path: path}) })
@@ -101,6 +104,26 @@ func (c *reader) readAll(ctx context.Context) error {
 		return nil
 	}
 	return c.until(ctx, func(ctx context.Context) Op { return c.blobs.listBlobs(ctx, true) })
+}
+
+// deletedMax bounds the rows of which columns are read in the end.
+const deletedMax = 60
+
+// readDeleted reads columns of the last rows of which something was deleted.
+func (c *reader) readDeleted(ctx context.Context) error {
+	ops, n := c.history.Ops(), 0
+	for i := len(ops) - 1; i >= 0 && n < deletedMax; i-- {
+		op := &ops[i]
+		t := slices.IndexFunc(c.plan.Tables, func(t TablePlan) bool { return t.Name == op.Table })
+		if op.Kind != Write || t < 0 || !slices.ContainsFunc(op.Changes, func(x Change) bool { return x.Kind == DeleteRow || x.Kind == DeleteCells }) {
+			continue
+		}
+		n++
+		if err := c.until(ctx, func(ctx context.Context) Op { return c.rows.readColumn(ctx, &c.plan.Tables[t], op.Row, false) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // objects returns the files and the blobs that clients have written, in the order of their first

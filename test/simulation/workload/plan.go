@@ -121,7 +121,7 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 		Pace:       time.Duration(5<<r.IntN(6)) * time.Millisecond,
 		TimeoutMin: 500 * time.Millisecond, TimeoutMax: time.Duration(2+r.IntN(14)) * time.Second,
 	}
-	p.Burst, p.Slow = 5+r.IntN(36), 10*time.Second
+	p.Burst, p.Slow = 5+r.IntN(36), 10*time.Second<<r.IntN(3)
 	p.Rest = time.Duration(float64(2*clients*p.Burst) / opsPerSecond * float64(time.Second))
 	for _, f := range features {
 		// Both numbers are drawn even if the feature is off, so that one feature does not change

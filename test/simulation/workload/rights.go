@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ func (c *operator) useRights(all context.Context) {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	name := fmt.Sprintf("user-%d-%d", c.number, c.history.number())
-	db, err := c.openUser(ctx, name)
+	db, withdraw, err := c.openUser(ctx, name)
 	if err != nil {
 		return
 	}
@@ -33,9 +34,10 @@ func (c *operator) useRights(all context.Context) {
 	user.rows.tryRights(ctx, t, 2)
 	c.changeRight(all, t, grant, Grant, user)
 	user.rows.tryRights(ctx, t, 3)
-	revoke := c.r.IntN(2 * len(revocations))
+	ways := append(slices.Clone(revocations), withdraw)
+	revoke := c.r.IntN(2 * len(ways))
 	for range 5 {
-		if c.revoke(all, t, grant, user, revoke).Outcome == OK || all.Err() != nil {
+		if c.revoke(all, t, grant, user, ways, revoke).Outcome == OK || all.Err() != nil {
 			break
 		}
 	}
@@ -48,33 +50,42 @@ func (c *operator) useRights(all context.Context) {
 }
 
 // openUser creates a user and connects as it, with a certificate or an access token. The error is
-// that of a call; the operation is not recorded.
-func (c *operator) openUser(ctx context.Context, name string) (*client.Client, error) {
+// that of a call; the operation is not recorded. withdraw revokes the certificate or the token.
+func (c *operator) openUser(ctx context.Context, name string) (db *client.Client, withdraw revocation, err error) {
 	if c.r.IntN(2) == 0 {
 		credential, _, err := c.db.Users().Add(ctx, name, time.Hour)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return c.cluster.Open(ctx, c.number, credential)
+		db, err = c.cluster.Open(ctx, c.number, credential)
+		return db, func(u client.Users, ctx context.Context, name string) error {
+			return u.RevokeCertificate(ctx, name, credential.Peer().Serial)
+		}, err
 	}
 	text, _, err := c.db.Users().AddToken(ctx, name, time.Hour, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.cluster.OpenToken(ctx, c.number, text)
+	db, err = c.cluster.OpenToken(ctx, c.number, text)
+	return db, func(u client.Users, ctx context.Context, name string) error {
+		return u.RevokeToken(ctx, name, text.ID().String())
+	}, err
 }
 
-// revocations are the ways to take all rights from a user, besides the revocation of a grant.
-var revocations = []func(client.Users, context.Context, string) error{client.Users.Revoke, client.Users.Disable, client.Users.Remove}
+// A revocation takes all rights from a user.
+type revocation func(u client.Users, ctx context.Context, name string) error
 
-// revoke takes the user's rights: with how below the number of revocations, those of all tables.
-func (c *operator) revoke(all context.Context, t *TablePlan, g client.Grant, user *worker, how int) Op {
-	if how >= len(revocations) {
+// revocations are the ways to take all rights from a user, besides the revocation of a grant.
+var revocations = []revocation{client.Users.Revoke, client.Users.Disable, client.Users.Remove}
+
+// revoke takes the user's rights: with how below the number of ways, those of all tables.
+func (c *operator) revoke(all context.Context, t *TablePlan, g client.Grant, user *worker, ways []revocation, how int) Op {
+	if how >= len(ways) {
 		return c.changeRight(all, t, g, Revoke, user)
 	}
 	g.Rights = "read,write"
 	return c.change(all, t, g, Revoke, user, func(ctx context.Context) error {
-		err := revocations[how](c.db.Users(), ctx, g.Principal)
+		err := ways[how](c.db.Users(), ctx, g.Principal)
 		if errors.Is(err, client.ErrNoUser) { // removed by an attempt of unknown outcome
 			err = nil
 		}

@@ -24,7 +24,11 @@ func (c *rowClient) do(ctx context.Context, f Feature) {
 	case Writes:
 		c.write(ctx, t, c.row(), c.sets(t, 1+c.r.IntN(3)))
 	case Deletes:
-		c.write(ctx, t, c.row(), c.deletion(t))
+		row := c.row()
+		c.write(ctx, t, row, c.deletion(t))
+		if c.r.IntN(3) == 0 {
+			c.readColumn(ctx, t, row, false)
+		}
 	case Batches:
 		c.batch(ctx, t)
 	case Checks:
@@ -182,6 +186,14 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 	row, err := c.db.Table(t.Name).ReadModifyWrite(ctx, op.Row, rule)
 	op.Cells = cellsOf(row)
 	c.history.End(op, err)
+}
+
+// readColumn reads one column of a row, which filters of files may exclude.
+func (c *rowClient) readColumn(ctx context.Context, t *TablePlan, row string, final bool) Op {
+	op := c.begin(Op{Kind: Read, Table: t.Name, Row: row, Final: final, Families: []string{c.column(t)}})
+	found, err := c.db.Table(t.Name).Get(ctx, row, client.Columns(op.Families...))
+	op.Cells = cellsOf(found)
+	return c.history.End(op, err)
 }
 
 // read reads a row, sometimes only a family or a column of it.

@@ -41,10 +41,14 @@ func (c *operator) recreate(all context.Context) {
 	}
 	ctx, cancel := c.timeout(all)
 	moves := c.moveBeside(ctx, t)
+	using, stop := context.WithTimeout(all, c.plan.TimeoutMax)
+	uses := c.useBeside(using, t)
 	c.history.End(c.dropTable(ctx, t))
 	cancel()
 	moves.Wait()
 	c.pause(all, time.Second)
+	stop()
+	uses.Wait()
 	for !c.createTable(all, t) && all.Err() == nil {
 		c.pause(all, time.Second)
 	}
@@ -65,6 +69,29 @@ func (c *operator) moveBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup
 		}
 	})
 	return &moves
+}
+
+// useBeside reads and writes a table until the context ends, sometimes: no server may acknowledge a write once the table is dropped.
+func (c *operator) useBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup {
+	var uses sync.WaitGroup
+	if c.r.IntN(2) == 0 {
+		return &uses
+	}
+	for range 3 {
+		other := c.Workload.worker(c.number) // with random numbers of its own
+		other.r, other.db = c.fork(), c.db
+		uses.Go(func() {
+			for ctx.Err() == nil {
+				if other.r.IntN(3) == 0 {
+					other.rows.read(ctx, t, other.row(), false)
+				} else {
+					other.rows.write(ctx, t, other.row(), other.rows.sets(t, 1))
+				}
+				other.pause(ctx, 100*time.Millisecond)
+			}
+		})
+	}
+	return &uses
 }
 
 func (c *operator) dropTable(ctx context.Context, t *TablePlan) (Op, error) {

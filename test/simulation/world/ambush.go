@@ -12,30 +12,34 @@ import (
 )
 
 // An ambush waits for rare moments and makes faults in them. Faults at random times rarely meet a state that lasts for
-// milliseconds, as that of a voter that has just installed a snapshot. The moments are what a node writes to its log, and the
-// files that it creates, renames and removes. The rarer a moment has been in this run, the more probable is a fault.
+// milliseconds, as that of a voter that has just installed a snapshot. The moments are what a node writes to its log, the
+// files that it creates, renames and removes, and those that the program names (internal/moment), at which it may also be delayed.
+// The rarer a moment has been in this run, the more probable is a fault.
 type ambush struct {
 	w *World
 	r *rand.Rand
 	// moments has those in which a fault is due. What does not fit is left out.
-	moments chan moment
+	moments chan dueFault
 	armed   bool
 	next    time.Duration  // no fault before that time
 	seen    map[string]int // how often each kind of moment has been
+	// passed counts the moments of the program, and after is the time before which none gets a delay or a fault.
+	passed map[[2]string]int
+	after  time.Duration
 }
 
-// A moment is one in which a host gets a fault.
-type moment struct {
+// A dueFault is one that a host gets soon.
+type dueFault struct {
 	host  *host
 	fault fault
 	delay time.Duration
 }
 
 // ambushFaults are the faults that matter in a moment.
-var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash}
+var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash, wholePower, late, resetHost, isolateClients}
 
 func newAmbush(w *World) *ambush {
-	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan moment, 4), seen: map[string]int{}}
+	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}}
 }
 
 func (a *ambush) arm()    { a.armed = true }
@@ -85,16 +89,60 @@ func (a *ambush) consider(name, class string) {
 	if !a.armed || a.w.plan.ambush == 0 || machine.Now() < a.next || a.r.IntN(n+1) > 0 {
 		return
 	}
-	h := a.w.hostOf(name)
+	if a.ambush(a.w.hostOf(name), class, n) {
+		a.next = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.ambush)))
+	}
+}
+
+// ambush makes a fault of a host soon, and reports whether it does.
+func (a *ambush) ambush(h *host, class string, n int) bool {
 	all := slices.DeleteFunc(slices.Clone(a.w.plan.faults), func(f fault) bool { return !slices.Contains(ambushFaults, f) })
 	if h == nil || len(all) == 0 {
-		return
+		return false
 	}
-	m := moment{host: h, fault: all[a.r.IntN(len(all))], delay: time.Duration(a.r.ExpFloat64() * float64(a.r.IntN(2)) * float64(20*time.Millisecond))}
+	m := dueFault{host: h, fault: all[a.r.IntN(len(all))], delay: time.Duration(a.r.ExpFloat64() * float64(ambushDelays[a.r.IntN(len(ambushDelays))]))}
 	select {
 	case a.moments <- m:
-		a.next = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.ambush)))
-		a.w.trace.addf("nemesis", "%s at a rare moment of %s: %s, before that %d times", m.fault, name, class, n)
+		a.w.trace.addf("nemesis", "%s at a rare moment of %s: %s, before that %d times", m.fault, h.name, class, n)
+		return true
 	default:
+		return false
 	}
+}
+
+// ambushDelays are the mean times from a moment to its fault: at once, before a sync ends, or after an answer.
+var ambushDelays = []time.Duration{0, 0, 500 * time.Microsecond, 20 * time.Millisecond}
+
+// commonMoment is how often a moment of the program must have been for its probability of a delay to be half of that of the first time.
+const commonMoment = 8
+
+// pass is called at each moment of the program, in its process, which it may delay.
+func (a *ambush) pass(name, detail string) {
+	key := [2]string{name, detail}
+	n := a.passed[key]
+	a.passed[key]++
+	if !a.armed || a.w.plan.moments == 0 || machine.Now() < a.after || a.r.IntN(n+commonMoment) >= commonMoment {
+		return
+	}
+	h := a.w.hostOfProcess(machine.Process())
+	if h == nil {
+		return
+	}
+	a.after = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.moments)))
+	d := (time.Millisecond << a.r.IntN(12)) + time.Duration(a.r.Int64N(int64(time.Millisecond)))
+	if a.r.IntN(3) > 0 || !a.ambush(h, name+" "+detail, n) {
+		a.w.trace.addf("nemesis", "%s is delayed by %v %s %s", h.name, d, name, detail)
+	}
+	a.w.count("delays at moments")
+	time.Sleep(d)
+}
+
+// hostOfProcess returns the host that runs a process; nil if there is none.
+func (w *World) hostOfProcess(process int) *host {
+	for _, h := range w.hosts {
+		if h.process == process && h.state != down {
+			return h
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/test/simulation/machine"
 	"github.com/steledb/stele/test/simulation/simdisk"
 	"github.com/steledb/stele/test/simulation/simnet"
 )
@@ -46,6 +47,10 @@ func (w *World) nemesis(d time.Duration) {
 		}()
 	}
 	w.ambush.disarm()
+	if w.plan.blackout && !w.operating {
+		w.count("blackouts")
+		w.wholeCluster(true, 10*time.Second)
+	}
 	for range w.plan.together {
 		select {
 		case <-free:
@@ -105,8 +110,14 @@ func (w *World) inflict(x target, limit time.Duration) {
 		h.freeze()
 		w.hold(limit, time.Second, time.Minute)
 		h.thaw()
+	case late:
+		w.makeLate(h, limit)
 	case cutOne, cutPair, isolate, partition, cutClient:
 		w.cut(f, h, o, limit)
+	case resetHost:
+		h.net.Reset()
+	case isolateClients:
+		w.isolateClients(limit)
 	case slowLink:
 		w.slow(h, limit)
 	case diskStall:
@@ -144,6 +155,28 @@ func (w *World) inflict(x target, limit time.Duration) {
 	}
 }
 
+// makeLate makes goroutines of a host, or of all, late for a time. This widens all races between them.
+func (w *World) makeLate(h *host, limit time.Duration) {
+	hosts := []*host{h}
+	if w.r.IntN(4) == 0 {
+		hosts = w.hosts
+	}
+	oneIn, most := uint64(16)<<w.r.IntN(9), 50*time.Millisecond<<w.r.IntN(7)
+	for _, h := range hosts {
+		h.setLate(oneIn, most)
+	}
+	w.hold(limit, time.Second, time.Minute)
+	for _, h := range hosts {
+		h.setLate(0, 0)
+	}
+}
+
+func (h *host) setLate(oneIn uint64, most time.Duration) {
+	if h.state != down {
+		machine.SetLate(h.process, oneIn, most)
+	}
+}
+
 // fill leaves little space on disks for a time.
 func (w *World) fill(hosts []*host, limit time.Duration) {
 	for _, h := range hosts {
@@ -164,6 +197,14 @@ func (h *host) setClockIfUp() {
 
 // wholeCluster kills all processes, or all hosts.
 func (w *World) wholeCluster(power bool, limit time.Duration) {
+	if power && w.r.IntN(2) == 0 { // disks go before processors
+		pause := min(limit, w.between(0, 2*time.Second))
+		for _, h := range w.hosts {
+			h.troubled()
+			h.disk.Stall(pause, true)
+		}
+		time.Sleep(pause)
+	}
 	for _, h := range w.hosts {
 		h.kill(power)
 		if w.r.IntN(3) == 0 {
@@ -225,6 +266,29 @@ func (w *World) cut(f fault, h, o *host, limit time.Duration) {
 	}
 }
 
+// isolateClients cuts a machine of clients from all hosts for a time. Sessions of its clients last until their leases end, also with another
+// leader of the lock service, and what they cache is valid until then.
+func (w *World) isolateClients(limit time.Duration) {
+	c, leader := w.clients[w.r.IntN(len(w.clients))], w.leader
+	hosts := w.hosts
+	for _, h := range hosts {
+		w.net.Cut(h.net, c)
+		w.net.Cut(c, h.net)
+	}
+	kills := leader != nil && w.r.IntN(2) == 0
+	if kills {
+		leader.kill(w.r.IntN(2) == 0)
+	}
+	w.hold(limit, 500*time.Millisecond, 20*time.Second)
+	for _, h := range hosts {
+		w.net.Heal(h.net, c)
+		w.net.Heal(c, h.net)
+	}
+	if kills {
+		leader.up()
+	}
+}
+
 // slow makes the links of a host bad for a time.
 func (w *World) slow(h *host, limit time.Duration) {
 	bad := simnet.Link{Delay: w.between(0, 50*time.Millisecond), Jitter: w.between(time.Millisecond, 100*time.Millisecond), Loss: w.r.Float64() * 0.2,
@@ -279,6 +343,7 @@ func (w *World) heal() {
 		h.disk.Stall(0, true)
 		h.drift = 0
 		h.setClockIfUp()
+		h.setLate(0, 0)
 		h.thaw()
 		h.up()
 		h.sound()

@@ -14,31 +14,34 @@ type fault string
 
 // The faults.
 const (
-	crash          fault = "crash"       // kill -9 of one process
-	powerLoss      fault = "power-loss"  // of one host: what was not synced may be lost
-	wholeCrash     fault = "whole-crash" // of all processes
-	wholePower     fault = "whole-power" // of all hosts
-	freeze         fault = "freeze"      // a process does nothing for 1 to 60 s
-	cutOne         fault = "cut-one"     // one direction between two hosts
-	cutPair        fault = "cut-pair"    // both
-	isolate        fault = "isolate"     // one host
-	partition      fault = "partition"   // the hosts in two parts
-	cutClient      fault = "cut-client"  // one direction between a host and a machine of clients, or both
-	slowLink       fault = "slow-link"   // delays, losses, duplicates
-	diskStall      fault = "disk-stall"  // all operations, or syncs only
-	diskFull       fault = "disk-full"   // and gets space back
-	disksFull      fault = "disks-full"  // all of them
-	diskError      fault = "disk-error"  // EIO
-	diskCorruption fault = "disk-rot"    // stored sectors change
-	clockStep      fault = "clock-step"  // of the wall clock, up to an hour
-	clockDrift     fault = "clock-drift" // 5 %
-	restart        fault = "restart"     // an orderly stop, and a start
-	reconfigure    fault = "reconfigure" // the same, with other settings
-	addNode        fault = "add-node"    // a host with an empty disk joins
-	drainNode      fault = "drain-node"  // and restart it
-	retireNode     fault = "retire-node" // drain, stop and remove it for good
-	loseNode       fault = "lose-node"   // for good; it is removed
-	loseDisk       fault = "lose-disk"   // for good; the host joins as a new node
+	crash          fault = "crash"           // kill -9 of one process
+	powerLoss      fault = "power-loss"      // of one host: what was not synced may be lost
+	wholeCrash     fault = "whole-crash"     // of all processes
+	wholePower     fault = "whole-power"     // of all hosts
+	freeze         fault = "freeze"          // a process does nothing for 1 to 60 s
+	late           fault = "late"            // goroutines of a process, or of all, run up to seconds later than they could
+	cutOne         fault = "cut-one"         // one direction between two hosts
+	cutPair        fault = "cut-pair"        // both
+	isolate        fault = "isolate"         // one host
+	partition      fault = "partition"       // the hosts in two parts
+	cutClient      fault = "cut-client"      // one direction between a host and a machine of clients, or both
+	resetHost      fault = "reset"           // all connections of a host, at once
+	isolateClients fault = "isolate-clients" // a machine of clients; sometimes the leader of the lock service ends meanwhile
+	slowLink       fault = "slow-link"       // delays, losses, duplicates
+	diskStall      fault = "disk-stall"      // all operations, or syncs only
+	diskFull       fault = "disk-full"       // and gets space back
+	disksFull      fault = "disks-full"      // all of them
+	diskError      fault = "disk-error"      // EIO
+	diskCorruption fault = "disk-rot"        // stored sectors change
+	clockStep      fault = "clock-step"      // of the wall clock, up to an hour
+	clockDrift     fault = "clock-drift"     // 5 %
+	restart        fault = "restart"         // an orderly stop, and a start
+	reconfigure    fault = "reconfigure"     // the same, with other settings
+	addNode        fault = "add-node"        // a host with an empty disk joins
+	drainNode      fault = "drain-node"      // and restart it
+	retireNode     fault = "retire-node"     // drain, stop and remove it for good
+	loseNode       fault = "lose-node"       // for good; it is removed
+	loseDisk       fault = "lose-disk"       // for good; the host joins as a new node
 )
 
 // faults lists for each fault how often it is on, of 100 plans, and its weight.
@@ -47,10 +50,11 @@ var faults = []struct {
 	percent int
 	weight  int
 }{
-	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 25, 2}, {freeze, 50, 12},
+	{crash, 70, 20}, {powerLoss, 60, 12}, {wholeCrash, 25, 2}, {wholePower, 30, 4}, {freeze, 50, 12},
 	{cutOne, 40, 10}, {cutPair, 40, 10}, {isolate, 40, 8}, {partition, 40, 6}, {cutClient, 50, 10}, {slowLink, 40, 10},
 	{diskStall, 40, 8}, {diskFull, 40, 8}, {disksFull, 25, 2}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
+	{late, 50, 12}, {resetHost, 40, 10}, {isolateClients, 40, 6},
 	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 20, 4}, {loseNode, 20, 4}, {loseDisk, 25, 4},
 }
 
@@ -62,6 +66,7 @@ type plan struct {
 	pause                   time.Duration // the mean time between faults
 	together                int           // faults at a time
 	ambush                  time.Duration // the mean time between faults at rare moments; 0: none
+	moments                 time.Duration // the mean time between delays and faults at moments of the program (internal/moment); 0: none
 	extentBytes             int64
 	zones                   int
 	diskBytes, reserveBytes int64
@@ -73,6 +78,8 @@ type plan struct {
 	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
 	// replicas are waited for and checked.
 	recovery, settled bool
+	// blackout: all hosts lose their power when the other faults end.
+	blackout bool
 	// degraded: after all other faults one host has one that does not end.
 	degraded bool
 }
@@ -83,6 +90,7 @@ func newPlan(seed uint64) plan {
 		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
 	p.badDisk = r.IntN(p.nodes)
 	p.ambush = time.Duration(r.IntN(3)) * time.Duration(500<<r.IntN(5)) * time.Millisecond
+	p.moments = time.Duration(r.IntN(4)) * time.Duration(20<<r.IntN(6)) * time.Millisecond
 	p.tuning = newTuning(rand.New(rand.NewPCG(seed, 0x74756e65)))
 	for _, f := range faults {
 		on, weight := r.IntN(100) < f.percent, 1+r.IntN(2*f.weight)
@@ -94,6 +102,7 @@ func newPlan(seed uint64) plan {
 	}
 	p.keepReplicas()
 	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(3) == 0
+	p.blackout = r.IntN(3) == 0
 	return p
 }
 

@@ -84,6 +84,7 @@ func Run(cfg Config) Result {
 	}
 	w.trace, w.ambush = newTrace(log), newAmbush(w)
 	w.trace.logged = w.ambush.logged
+	atMoments(w.ambush.pass)
 	w.run()
 	if w.failed != "" {
 		w.trace.print(cfg.Text, w.failedAt, cfg.Events)

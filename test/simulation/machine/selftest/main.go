@@ -25,7 +25,7 @@ func main() {
 	for _, c := range []struct {
 		name string
 		f    func()
-	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}, {"addresses", testAddresses}, {"ticks", testTicks}} {
+	}{{"time", testTime}, {"mutex", testMutex}, {"stop", testStop}, {"kill", testKill}, {"clock", testClock}, {"memory", testMemory}, {"addresses", testAddresses}, {"ticks", testTicks}, {"late", testLate}} {
 		c.f()
 		fmt.Println("ok", c.name)
 	}
@@ -249,4 +249,36 @@ func testTicks() {
 	<-done
 	<-done
 	require(machine.Ticks(busy) > 10*machine.Ticks(idle) && machine.Ticks(idle) > 0, "busy %d ticks, idle %d", machine.Ticks(busy), machine.Ticks(idle))
+}
+
+// testLate: goroutines of a process that is late run late, by different times up to the bound, and in the end in time.
+func testLate() {
+	const most = time.Second
+	var late, never int
+	var worst time.Duration
+	run := func(n *int) func() {
+		return func() {
+			for range 1000 {
+				began := time.Now()
+				time.Sleep(time.Millisecond)
+				if d := time.Since(began) - time.Millisecond; d > 0 {
+					*n++
+					worst = max(worst, d)
+				}
+			}
+		}
+	}
+	p, other := start(run(&late)), start(run(&never))
+	machine.SetLate(p, 10, most)
+	time.Sleep(10 * time.Minute)
+	require(late > 50 && late < 200, "late %d times of 1000", late)
+	require(worst > most/2 && worst <= most, "late by %v at most", worst)
+	require(never == 0, "another process was late %d times", never)
+	machine.SetLate(p, 0, 0)
+	machine.Kill(p)
+	machine.Kill(other)
+	n := 0
+	p = start(run(&n))
+	time.Sleep(10 * time.Minute)
+	require(n == 0, "late %d times after the end", n)
 }
