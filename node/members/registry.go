@@ -124,6 +124,9 @@ func (sv *Service) Nodes(ctx context.Context) ([]Node, error) {
 	for id, r := range records {
 		x := Node{ID: id, Record: r.Record}
 		x.Member, _ = sv.member(id)
+		if id != sv.Self.ID() { // gossip does not know it yet, when many nodes start at once
+			sv.known.learn(id, r.RPC)
+		}
 		all = append(all, x)
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
