@@ -111,8 +111,8 @@ func cpu() time.Duration {
 
 // heapGrowth is the growth of the heap after which memory is freed, in hundredths of what was in use.
 const (
-	heapGrowth   = 60
-	collectPause = 20 * time.Millisecond
+	heapGrowth   = 35
+	collectPause = time.Millisecond
 )
 
 // collect frees memory when the heap has grown since the last time.

@@ -57,26 +57,34 @@ func parse(args []string) options {
 	return o
 }
 
-// run builds this package with the patched runtime, runs a cluster of each size in a process of its own, and prints a table.
+// run runs clusters and prints a table.
 func run(ctx context.Context, o options, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "stele-scale-")
+	all, err := runAll(ctx, o)
 	if err != nil {
 		return err
+	}
+	return report(out, all)
+}
+
+// runAll builds this package with the patched runtime, and runs a cluster of each size in a process of its own.
+func runAll(ctx context.Context, o options) (all []bigcluster.Result, err error) {
+	dir, err := os.MkdirTemp("", "stele-scale-")
+	if err != nil {
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "scale")
 	if err := patch.Build(ctx, dir, "github.com/steledb/stele/test/simulation/scale", program, nil); err != nil {
-		return err
+		return nil, err
 	}
-	var all []bigcluster.Result
 	for size := range strings.SplitSeq(o.nodes, ",") {
 		r, err := runOne(ctx, o, program, size)
 		if err != nil {
-			return fmt.Errorf("%s nodes: %w", size, err)
+			return nil, fmt.Errorf("%s nodes: %w", size, err)
 		}
 		all = append(all, r)
 	}
-	return report(out, all)
+	return all, nil
 }
 
 // runOne runs a cluster.
