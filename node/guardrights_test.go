@@ -84,6 +84,7 @@ var requiredRights = map[string]string{
 	"meta.get":             writeCluster,
 	"meta.stat":            writeCluster,
 	"meta.list":            writeCluster,
+	"meta.read_directory":  writeCluster,
 	"meta.set":             writeCluster,
 	"meta.delete":          writeCluster,
 	"meta.set_acl":         writeCluster,

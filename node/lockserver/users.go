@@ -207,6 +207,14 @@ func (s userService) List(ctx context.Context, dir string) ([]metaapi.Stat, erro
 	return s.Service.List(ctx, dir)
 }
 
+// ReadDirectory implements metaapi.Service.
+func (s userService) ReadDirectory(ctx context.Context, dir string, o metaapi.DirectoryOptions) (metaapi.DirectoryPage, error) {
+	if err := s.checkUserPath(dir); err != nil {
+		return metaapi.DirectoryPage{}, err
+	}
+	return s.Service.ReadDirectory(ctx, dir, o)
+}
+
 // Set implements metaapi.Service.
 func (s userService) Set(ctx context.Context, p string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
 	if err := s.options(p, o); err != nil {

@@ -26,6 +26,13 @@ func (a *addresses) set(id, addr string) {
 	a.byID[id] = addr
 }
 
+// learn sets the address of a node that has none.
+func (a *addresses) learn(id, addr string) {
+	if _, known := a.get(id); !known && addr != "" {
+		a.set(id, addr)
+	}
+}
+
 func (a *addresses) get(id string) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

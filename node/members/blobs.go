@@ -38,8 +38,7 @@ func NewBlobs(sv *Service) *Blobs {
 // readTimeout bounds one read of the registry.
 const readTimeout = 3 * time.Second
 
-// registryPeriod is the interval at which the registry is read: its files come from the session's cache, and only the list of the
-// directory from the leader.
+// registryPeriod is the interval at which the registry is read: by one call, which answers with what has changed.
 const (
 	registryPeriod = 3 * time.Second
 	// strangerPause is the first pause after gossip has reported a node that is not registered yet; it doubles each time.

@@ -16,6 +16,9 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/namespace"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -65,6 +68,45 @@ func TestAddresses(t *testing.T) {
 	expect("n3", "h3:7106")
 	if err := sv.Leave(); err != nil || sv.Ring() != nil {
 		t.Errorf("without gossip: %v, %v", err, sv.Ring())
+	}
+}
+
+// registryFiles is a lock service that only has the files of nodes.
+type registryFiles struct {
+	metaapi.Service
+	files []metaapi.File
+}
+
+func (s registryFiles) ReadDirectory(context.Context, string, metaapi.DirectoryOptions) (metaapi.DirectoryPage, error) {
+	return metaapi.DirectoryPage{Index: 9, Whole: true, Files: s.files}, nil
+}
+
+func (s registryFiles) Dial(context.Context, string) (session.Peer, error) {
+	return session.Peer{Service: s}, nil
+}
+
+// A node that gossip does not know yet has the address in its record, so that it can be called; what is known otherwise is newer.
+func TestAddressesOfTheRegistry(t *testing.T) {
+	sv := service(t, map[string]bool{"n4": true})
+	sv.known.set("n2", "h2:7106")
+	var files registryFiles
+	for _, id := range []string{"n2", "n3", "n4"} {
+		stat := metaapi.Stat{Path: namespace.NodePath(id), Generation: 5}
+		files.files = append(files.files, metaapi.File{Stat: stat, Data: []byte(`{"name":"` + id + `","rpc":"old-` + id + `:7106"}`)})
+	}
+	c, err := session.NewClient(session.Config{Locator: session.Addresses{"a"}, Dialer: files, Logger: sv.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sv.Meta = &namespace.Access{Client: c}
+	if all, err := sv.Nodes(t.Context()); err != nil || len(all) != 3 || all[1].Name != "n3" {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for id, want := range map[string]string{"n1": "h1:7106", "n2": "h2:7106", "n3": "old-n3:7106", "n4": ""} {
+		if got, _ := sv.AddressOf(id); got != want {
+			t.Errorf("%s is at %q, want %q", id, got, want)
+		}
 	}
 }
 

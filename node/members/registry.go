@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -14,6 +16,7 @@ import (
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
 )
 
 // Record is the content of a node's file. It is JSON because people read it.
@@ -62,28 +65,68 @@ type Node struct {
 	gossip.Member // State is 0 if gossip does not know the node
 }
 
-// Nodes returns all nodes of the cluster, ordered by id. The files mostly come from the session's cache, which is never stale.
+// registry is the copy of the nodes' files.
+type registry struct {
+	mu      sync.Mutex // guards the fields below; never held across I/O
+	files   *session.Directory
+	records map[string]parsedRecord // by id
+}
+
+// parsedRecord is the record in a file of a generation.
+type parsedRecord struct {
+	generation uint64
+	Record
+}
+
+// directory returns the directory of the nodes' files.
+func (g *registry) directory(c *session.Client) *session.Directory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.files == nil {
+		g.files, g.records = c.Directory(namespace.NodesDir), map[string]parsedRecord{}
+	}
+	return g.files
+}
+
+// parse returns the records of files by id, and calls damaged for those that it cannot read.
+func (g *registry) parse(files []metaapi.File, damaged func(file string, err error)) map[string]parsedRecord {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string]parsedRecord, len(files))
+	for i := range files {
+		f := &files[i]
+		id := path.Base(f.Path)
+		r, ok := g.records[id]
+		if !ok || r.generation != f.Generation {
+			r = parsedRecord{generation: f.Generation}
+			if err := json.Unmarshal(f.Data, &r.Record); err != nil {
+				damaged(f.Path, err)
+				continue
+			}
+		}
+		all[id] = r
+	}
+	g.records = all
+	return all
+}
+
+// Nodes returns all nodes of the cluster, ordered by id. It takes one call, whose answer has only the files that have changed since the
+// call before.
 func (sv *Service) Nodes(ctx context.Context) ([]Node, error) {
-	ids, err := sv.Catalog.List(ctx, namespace.NodesDir)
-	if err != nil {
+	files, err := sv.registry.directory(sv.Meta.Client).Read(ctx)
+	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return nil, err
 	}
-	s := sv.Meta.Current()
-	var all []Node
-	for _, id := range ids {
-		f, err := s.Get(ctx, namespace.NodePath(id))
-		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		x := Node{ID: id}
-		if err := json.Unmarshal(f.Data, &x.Record); err != nil {
-			sv.damaged.WarnError(sv.Log, "node skipped: its record is damaged", err, "file", namespace.NodePath(id))
-			continue
-		}
+	records := sv.registry.parse(files, func(file string, err error) {
+		sv.damaged.WarnError(sv.Log, "node skipped: its record is damaged", err, "file", file)
+	})
+	all := make([]Node, 0, len(records))
+	for id, r := range records {
+		x := Node{ID: id, Record: r.Record}
 		x.Member, _ = sv.member(id)
+		if id != sv.Self.ID() { // gossip does not know it yet, when many nodes start at once
+			sv.known.learn(id, r.RPC)
+		}
 		all = append(all, x)
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })

@@ -44,8 +44,9 @@ type Config struct {
 // Service knows the nodes of the cluster: their addresses, their state by gossip, and the registry of nodes.
 type Service struct {
 	Config
-	known   addresses
-	damaged loglimit.ByReason // files of the registry
+	known    addresses
+	registry registry
+	damaged  loglimit.ByReason // files of the registry
 	// formation and ring are set by Start; ring is nil if gossip is off.
 	formation *formation.Service
 	ring      atomic.Pointer[gossip.Ring]

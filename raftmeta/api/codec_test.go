@@ -46,6 +46,8 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodGet], path: "/a", stale: true}, "92 a22f61 81 a57374616c65c3"},
 	{request{shape: shapeOf[MethodStat], path: "/a"}, "91 a22f61"},
 	{request{shape: shapeOf[MethodList], path: "/"}, "91 a12f"},
+	{request{shape: shapeOf[MethodReadDirectory], path: "/a"}, "91 a22f61"},
+	{request{shape: shapeOf[MethodReadDirectory], path: "/a", since: 300, after: "b"}, "92 a22f61 82 a573696e6365cd012c a56166746572a162"},
 	{request{shape: shapeOf[MethodSet], path: "/a", data: []byte("v")}, "93 a22f61 c40176 00"},
 	{request{shape: shapeOf[MethodSet], path: "/a", data: []byte("v"), generation: AnyGeneration, session: 300, ephemeral: true, guard: testSequencer},
 		"94 a22f61 c40176 c0 83 a773657373696f6ecd012c a9657068656d6572616cc3" +

@@ -8,6 +8,7 @@ const (
 	MethodGet            = "meta.get"
 	MethodStat           = "meta.stat"
 	MethodList           = "meta.list"
+	MethodReadDirectory  = "meta.read_directory"
 	MethodSet            = "meta.set"
 	MethodDelete         = "meta.delete"
 	MethodSetACL         = "meta.set_acl"
@@ -57,6 +58,8 @@ const (
 	fieldSeen // the generation that a watcher has read
 	fieldNode // the caller is a node, not a client
 	fieldOwner
+	fieldSince // the index of the last read of a directory
+	fieldAfter // a name
 )
 
 // optionNames maps options to their keys on the wire.
@@ -64,6 +67,7 @@ var optionNames = [...]string{
 	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
 	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",
+	fieldSince: "since", fieldAfter: "after",
 }
 
 // A shape is the signature of a method: its parameters in order, and its options. Options may be
@@ -83,6 +87,7 @@ var shapes = []shape{
 	{MethodGet, []field{fieldPath}, []field{fieldOptSession, fieldStale}, false},
 	{MethodStat, []field{fieldPath}, nil, false},
 	{MethodList, []field{fieldPath}, nil, false},
+	{MethodReadDirectory, []field{fieldPath}, []field{fieldSince, fieldAfter}, false},
 	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner}, true},
 	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard, fieldNode}, true},

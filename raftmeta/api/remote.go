@@ -114,6 +114,12 @@ func (m *remote) List(ctx context.Context, dir string) (all []Stat, err error) {
 	return all, err
 }
 
+func (m *remote) ReadDirectory(ctx context.Context, dir string, o DirectoryOptions) (p DirectoryPage, err error) {
+	r := request{path: dir, since: o.Since, after: o.After}
+	err = m.call(ctx, MethodReadDirectory, r, func(d *wire.Decoder) { decodeDirectoryPage(d, &p) })
+	return p, err
+}
+
 func (m *remote) Set(ctx context.Context, path string, data []byte, gen uint64, o SetOptions) (made uint64, err error) {
 	if len(data) > FileBytesMax {
 		return 0, &TooLargeError{What: LimitFile, Limit: FileBytesMax, Got: int64(len(data))}

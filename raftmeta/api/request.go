@@ -18,10 +18,11 @@ type request struct {
 
 	session                  SessionID
 	name, path, acl, owner   string
+	after                    string
 	data                     []byte // aliases the message
 	generation               uint64
 	term, acked, watch, hold uint64
-	seen                     uint64
+	seen, since              uint64
 	mode                     Mode
 	kinds                    EventKind
 	sequencer, guard         Sequencer
@@ -94,6 +95,10 @@ func (r *request) isSet(f field) bool {
 		return r.node
 	case fieldOwner:
 		return r.owner != ""
+	case fieldSince:
+		return r.since != 0
+	case fieldAfter:
+		return r.after != ""
 	}
 	return false
 }
@@ -146,6 +151,10 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		e.Bool(r.node)
 	case fieldOwner:
 		e.Str(r.owner)
+	case fieldSince:
+		e.Uint(r.since)
+	case fieldAfter:
+		e.Str(r.after)
 	}
 }
 
@@ -280,6 +289,10 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 			return rpc.Errorf(rpc.CodeBadRequest, "option owner has %d bytes, at most %d", len(b), OwnerBytesMax)
 		}
 		r.owner = string(b)
+	case fieldSince:
+		r.since = d.Uint()
+	case fieldAfter:
+		r.after, err = decodeText(d, LimitName, PathBytesMax)
 	}
 	if d.Err() != nil { // it came first
 		return d.Err()

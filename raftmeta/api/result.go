@@ -176,6 +176,48 @@ func decodeStats(d *wire.Decoder) []Stat {
 	return all
 }
 
+func appendDirectoryPage(e *wire.Encoder, p *DirectoryPage) {
+	w := beginMap(e)
+	w.uint("index", p.Index)
+	if p.Whole {
+		w.key("whole").Bool(true)
+	}
+	w.key("files").Array(len(p.Files))
+	for i := range p.Files {
+		f := &p.Files[i]
+		appendStat(e, &f.Stat, f.Data, f.Generation != 0 && !f.Dir, CachePermission{})
+	}
+	if p.More {
+		w.key("more").Bool(true)
+	}
+	w.end()
+}
+
+func decodeDirectoryPage(d *wire.Decoder, p *DirectoryPage) {
+	for range d.Map() {
+		switch key := d.Bytes(); string(key) {
+		case "index":
+			p.Index = d.Uint()
+		case "whole":
+			p.Whole = d.Bool()
+		case "files":
+			n := d.Array()
+			p.Files = make([]File, 0, min(n, 1024)) // it grows with the input, as in decodeStats
+			for range n {
+				var f File
+				if decodeStat(d, &f, &CachePermission{}); d.Err() != nil {
+					return
+				}
+				p.Files = append(p.Files, f)
+			}
+		case "more":
+			p.More = d.Bool()
+		default:
+			d.Skip()
+		}
+	}
+}
+
 // opened is the result of meta.open_session.
 type opened struct {
 	session SessionID

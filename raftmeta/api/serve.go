@@ -101,6 +101,9 @@ func (r *request) serve(ctx context.Context, s Service) (answer, error) {
 	case MethodList:
 		all, err := s.List(ctx, r.path)
 		return func(e *wire.Encoder) { appendStats(e, all) }, err
+	case MethodReadDirectory:
+		p, err := s.ReadDirectory(ctx, r.path, DirectoryOptions{Since: r.since, After: r.after})
+		return func(e *wire.Encoder) { appendDirectoryPage(e, &p) }, err
 	case MethodAcquire:
 		g, err := s.Acquire(ctx, r.session, r.path, r.mode, r.wait, r.delay)
 		return func(e *wire.Encoder) { appendGrant(e, &g) }, err

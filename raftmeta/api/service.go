@@ -124,6 +124,32 @@ type File struct {
 	Data []byte
 }
 
+// DirectoryOptions select what ReadDirectory returns.
+type DirectoryOptions struct {
+	// Since is the Index of a previous read: children that have not changed since then are returned without their content, or
+	// not at all. Zero: all are returned.
+	Since uint64
+	// After is the name of the last child of the page before; empty for the first page.
+	After string
+}
+
+// DirectoryPage has children of a directory, in byte order of their names, as they were at one moment. Further pages may be of later
+// moments.
+type DirectoryPage struct {
+	// Index is the raft index at which the directory was read.
+	Index uint64
+	// Whole reports whether Files has all children in the range of the page. Otherwise no child was created or deleted since
+	// DirectoryOptions.Since, and Files has only those that were written.
+	Whole bool
+	// Files of children that were not written since DirectoryOptions.Since have only a Path. Directories have no Data.
+	Files []File
+	// More reports whether there is another page.
+	More bool
+}
+
+// PageBytesMax bounds the files of a DirectoryPage, but for the last of them, with 128 bytes for each file beside its path and content.
+const PageBytesMax = 256 << 10
+
 // Sequencer identifies a lock and its holder's mode to a third party, as in Chubby. It is valid as
 // long as the lock has been held without interruption since the sequencer was issued.
 type Sequencer struct {
@@ -315,6 +341,9 @@ type Service interface {
 	Stat(ctx context.Context, path string) (Stat, error)
 	// List returns the children of a directory, in byte order of their names.
 	List(ctx context.Context, dir string) ([]Stat, error)
+
+	// ReadDirectory returns a page of the files in a directory, with their contents. See DirectoryPage.
+	ReadDirectory(ctx context.Context, dir string, o DirectoryOptions) (DirectoryPage, error)
 
 	// Set writes a file if its content generation is gen, and returns the new one.
 	Set(ctx context.Context, path string, data []byte, gen uint64, o SetOptions) (uint64, error)

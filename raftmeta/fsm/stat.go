@@ -88,14 +88,49 @@ func (ns *Namespace) List(dir *Node) []string {
 	return names
 }
 
-// ascend calls f with each child of dir, in byte order of their names.
-func (ns *Namespace) ascend(dir *Node, f func(*Node)) {
-	first := &Node{Path: dir.Path, parentLen: len(dir.Path)}
-	ns.nodes.AscendGreaterOrEqual(first, func(n *Node) bool {
-		if n.parent() != dir.Path {
+// fileBytes is the charge in a page for a file beside its path and content.
+const fileBytes = 128
+
+// ReadPage returns a page of dir's children, without its Index.
+func ReadPage(ns *Namespace, dir *Node, o api.DirectoryOptions) api.DirectoryPage {
+	p := api.DirectoryPage{Whole: dir.Generation > o.Since}
+	bytes := 0
+	ascendAfter(ns, dir, o.After, func(n *Node) bool {
+		if p.More = bytes >= api.PageBytesMax; p.More {
 			return false
 		}
+		switch {
+		case n.Generation > o.Since:
+			f := api.File{Stat: viewOf(ns, n).Stat()}
+			if !n.Dir {
+				f.Data = append(make([]byte, 0, len(n.Data)), n.Data...)
+			}
+			p.Files = append(p.Files, f)
+			bytes += len(n.Data)
+		case p.Whole:
+			p.Files = append(p.Files, api.File{Stat: api.Stat{Path: n.Path}})
+		default:
+			return true
+		}
+		bytes += len(n.Path) + fileBytes
+		return true
+	})
+	return p
+}
+
+// ascend calls f with each child of dir, in byte order of their names.
+func (ns *Namespace) ascend(dir *Node, f func(*Node)) {
+	ascendAfter(ns, dir, "", func(n *Node) bool {
 		f(n)
 		return true
 	})
+}
+
+// ascendAfter calls f with each child of dir whose name is larger than after, in byte order of their names, until f returns false.
+func ascendAfter(ns *Namespace, dir *Node, after string, f func(*Node) bool) {
+	first := &Node{Path: dir.Path, parentLen: len(dir.Path)}
+	if after != "" {
+		first.Path = strings.TrimSuffix(dir.Path, root) + "/" + after + "\x00"
+	}
+	ns.nodes.AscendGreaterOrEqual(first, func(n *Node) bool { return n.parent() == dir.Path && f(n) })
 }

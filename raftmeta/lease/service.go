@@ -253,6 +253,31 @@ func (v *Service) List(ctx context.Context, dir string) ([]api.Stat, error) {
 	return stats, nil
 }
 
+// ReadDirectory implements api.Service.
+func (v *Service) ReadDirectory(ctx context.Context, dir string, o api.DirectoryOptions) (p api.DirectoryPage, err error) {
+	if err := fsm.CheckDir(dir); err != nil {
+		return p, err
+	}
+	if _, err := v.replica.Verify(ctx); err != nil {
+		return p, err
+	}
+	v.machine.View(func(ns *fsm.Namespace, index uint64) {
+		switch n := ns.Get(dir); {
+		case n == nil:
+			err = api.ErrNotFound
+		case !n.Dir:
+			err = api.ErrNotDirectory
+		default:
+			if o.Since > index { // of another cluster
+				o.Since = 0
+			}
+			p = fsm.ReadPage(ns, n, o)
+			p.Index = index
+		}
+	})
+	return p, err
+}
+
 // CheckSequencer implements api.Service.
 func (v *Service) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 	if _, err := v.replica.Verify(ctx); err != nil {

@@ -81,6 +81,15 @@ func (c *Client) List(ctx context.Context, dir string) (all []api.Stat, err erro
 	return all, err
 }
 
+// readDirectory returns a page of a directory.
+func (c *Client) readDirectory(ctx context.Context, dir string, o api.DirectoryOptions) (p api.DirectoryPage, err error) {
+	err = c.read(ctx, func(s api.Service) error {
+		p, err = s.ReadDirectory(ctx, dir, o)
+		return err
+	})
+	return p, err
+}
+
 // CheckSequencer returns nil if the sequencer is valid, api.ErrStale if not.
 func (c *Client) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 	return c.read(ctx, func(s api.Service) error { return s.CheckSequencer(ctx, q) })

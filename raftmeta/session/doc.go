@@ -28,6 +28,9 @@
 //   - The cache holds files with the leader's permission. A fetch is a Get in progress.
 //   - A Version is what a Get has read. It is current as long as the leader must invalidate
 //     the session before it changes the file.
+//   - A Directory is a copy of a directory's files, which its Read brings up to date. It is for
+//     directories of which many clients need all files: the leader keeps no state for it, and a
+//     write does not wait for it, but each Read is a call.
 //   - A Watcher is a queue of events of some paths.
 //
 // # The lease
@@ -104,4 +107,5 @@
 //	RS6. No goroutine remains after Close.
 //	RS7. While the lease is valid and a Version is current, no change made after the version
 //	    was read has returned.
+//	RS8. Directory.Read returns each file as it was at some moment during the call.
 package session

@@ -70,6 +70,10 @@ func (f forwardingService) List(ctx context.Context, dir string) ([]api.Stat, er
 	return forwarded(f, func(s api.Service) ([]api.Stat, error) { return s.List(ctx, dir) })
 }
 
+func (f forwardingService) ReadDirectory(ctx context.Context, dir string, o api.DirectoryOptions) (api.DirectoryPage, error) {
+	return forwarded(f, func(s api.Service) (api.DirectoryPage, error) { return s.ReadDirectory(ctx, dir, o) })
+}
+
 func (f forwardingService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	return forwarded(f, func(s api.Service) (uint64, error) { return s.Set(ctx, path, data, gen, o) })
 }

@@ -341,6 +341,10 @@ func (m *memory) List(ctx context.Context, _ string) (all []api.Stat, err error)
 	return all, err
 }
 
+func (m *memory) ReadDirectory(context.Context, string, api.DirectoryOptions) (api.DirectoryPage, error) {
+	panic("not used")
+}
+
 func (m *memory) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (made uint64, err error) {
 	err = m.serve(ctx, func() error {
 		check := func() error {

@@ -186,6 +186,10 @@ func (l *link) List(ctx context.Context, dir string) ([]api.Stat, error) {
 	return l.service.List(ctx, dir)
 }
 
+func (l *link) ReadDirectory(ctx context.Context, dir string, o api.DirectoryOptions) (api.DirectoryPage, error) {
+	return l.service.ReadDirectory(ctx, dir, o)
+}
+
 func (l *link) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	return once(l, ctx, true, func(ctx context.Context) (uint64, error) { return l.service.Set(ctx, path, data, gen, o) })
 }

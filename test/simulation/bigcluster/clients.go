@@ -44,6 +44,7 @@ func (c *Cluster) coldLookups(p *Phase) {
 	}
 	p.note("clients", float64(c.cfg.Lookups))
 	p.note("round trips of a lookup", float64(trips)/float64(max(1, lookups)))
+	p.note("round trips of a client's lookups", float64(trips)/float64(max(1, c.cfg.Lookups)))
 	p.note("lookups of a client", float64(lookups)/float64(max(1, c.cfg.Lookups)))
 }
 

@@ -23,6 +23,8 @@ type Config struct {
 	Log     io.Writer // of the nodes and the phases; io.Discard for none
 	// Only selects the phases after the start by their names. Empty selects all.
 	Only []string
+	// AfterPhase, if not nil, is called after each phase.
+	AfterPhase func(name string)
 }
 
 // Result is what a run has measured.
@@ -59,7 +61,7 @@ func Run(cfg Config) Result {
 	}
 	done := make(chan struct{})
 	defer close(done)
-	go collect(done)
+	go c.collect(done)
 	c.run()
 	return c.result
 }
@@ -109,18 +111,19 @@ func cpu() time.Duration {
 
 // heapGrowth is the growth of the heap after which memory is freed, in hundredths of what was in use.
 const (
-	heapGrowth   = 60
-	collectPause = 20 * time.Millisecond
+	heapGrowth   = 35
+	collectPause = time.Millisecond
 )
 
 // collect frees memory when the heap has grown since the last time.
-func collect(done <-chan struct{}) {
+func (c *Cluster) collect(done <-chan struct{}) {
 	limit := uint64(256 << 20)
 	for {
 		select {
 		case <-time.After(collectPause):
-			if heapBytes() > limit {
+			if before := heapBytes(); before > limit {
 				machine.Collect()
+				fmt.Fprintf(c.cfg.Log, "HEAP %d MB, %d MB in use, %.3f s\n", before>>20, heapBytes()>>20, machine.Now().Seconds())
 				limit = max(256<<20, heapBytes()*(100+heapGrowth)/100)
 			}
 		case <-done:

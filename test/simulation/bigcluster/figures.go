@@ -91,7 +91,13 @@ func (c *Cluster) measure(name string, f func(p *Phase)) {
 	before := c.snap()
 	f(p)
 	c.load(p, before, c.snap())
+	for _, x := range p.Figures { // so that a run that does not end has figures, too
+		fmt.Fprintf(c.cfg.Log, "FIGURE %s, %s: %.4g\n", p.Name, x.Name, x.Value)
+	}
 	c.result.Phases = append(c.result.Phases, *p)
+	if c.cfg.AfterPhase != nil {
+		c.cfg.AfterPhase(name)
+	}
 }
 
 // load notes the load between two snapshots.

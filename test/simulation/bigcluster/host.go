@@ -36,7 +36,7 @@ const (
 	diskBytes    = 2 << 30
 	reserveBytes = 8 << 20
 	extentBytes  = 128 << 10
-	memoryBytes  = 2 << 30 // which hardly any of is used: it decides how many connections a node accepts
+	memoryBytes  = 1 << 30 // which hardly any of is used: it decides how many connections a node accepts
 	firstNodes   = 5       // that found the cluster, and are its voters
 )
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/steledb/stele/test/simulation/bigcluster"
+	"github.com/steledb/stele/test/simulation/machine"
 	"github.com/steledb/stele/test/simulation/machine/patch"
 )
 
@@ -23,9 +24,9 @@ const childArgument = "run-one-cluster"
 
 // options are the flags.
 type options struct {
-	nodes, only, log, profile string
-	tablets, lookups          int
-	seed                      uint64
+	nodes, only, log, profile, memory string
+	tablets, lookups                  int
+	seed                              uint64
 }
 
 func main() {
@@ -51,36 +52,45 @@ func parse(args []string) options {
 	f.Uint64Var(&o.seed, "seed", 1, "the seed of all randomness")
 	f.StringVar(&o.log, "log", "", "write the log of all nodes to this file")
 	f.StringVar(&o.profile, "cpuprofile", "", "write a profile of the processor to this file")
+	f.StringVar(&o.memory, "memprofile", "", "write a profile of memory after each phase, to files whose names begin so")
 	_ = f.Parse(args) // ends the program
 	return o
 }
 
-// run builds this package with the patched runtime, runs a cluster of each size in a process of its own, and prints a table.
+// run runs clusters and prints a table.
 func run(ctx context.Context, o options, out io.Writer) error {
-	dir, err := os.MkdirTemp("", "stele-scale-")
+	all, err := runAll(ctx, o)
 	if err != nil {
 		return err
+	}
+	return report(out, all)
+}
+
+// runAll builds this package with the patched runtime, and runs a cluster of each size in a process of its own.
+func runAll(ctx context.Context, o options) (all []bigcluster.Result, err error) {
+	dir, err := os.MkdirTemp("", "stele-scale-")
+	if err != nil {
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "scale")
 	if err := patch.Build(ctx, dir, "github.com/steledb/stele/test/simulation/scale", program, nil); err != nil {
-		return err
+		return nil, err
 	}
-	var all []bigcluster.Result
 	for size := range strings.SplitSeq(o.nodes, ",") {
 		r, err := runOne(ctx, o, program, size)
 		if err != nil {
-			return fmt.Errorf("%s nodes: %w", size, err)
+			return nil, fmt.Errorf("%s nodes: %w", size, err)
 		}
 		all = append(all, r)
 	}
-	return report(out, all)
+	return all, nil
 }
 
 // runOne runs a cluster.
 func runOne(ctx context.Context, o options, program, size string) (r bigcluster.Result, err error) {
 	cmd := exec.CommandContext(ctx, program, childArgument, "-nodes", size, "-only", o.only, "-tablets", strconv.Itoa(o.tablets), "-lookups", strconv.Itoa(o.lookups),
-		"-seed", strconv.FormatUint(o.seed, 10), "-log", o.log, "-cpuprofile", o.profile)
+		"-seed", strconv.FormatUint(o.seed, 10), "-log", o.log, "-cpuprofile", o.profile, "-memprofile", o.memory)
 	cmd.Env, cmd.Stderr = []string{"PATH=" + os.Getenv("PATH")}, os.Stderr
 	text, err := cmd.Output()
 	if err != nil {
@@ -106,6 +116,15 @@ func runChild(args []string) {
 		f, err := os.Create(o.profile)
 		check(err)
 		check(pprof.StartCPUProfile(f))
+	}
+	if o.memory != "" {
+		cfg.AfterPhase = func(phase string) {
+			machine.Collect()
+			f, err := os.Create(o.memory + strings.ReplaceAll(phase, " ", "-"))
+			check(err)
+			check(pprof.Lookup("heap").WriteTo(f, 0))
+			check(f.Close())
+		}
 	}
 	result := bigcluster.Run(cfg)
 	pprof.StopCPUProfile()
