@@ -51,6 +51,7 @@ type World struct {
 	r         *rand.Rand
 	failed    string
 	failedAt  time.Duration
+	stacks    []byte        // of the first violation, if goroutines matter
 	opened    time.Duration // when the history of the clients began
 	secured   *secured      // nil in an open cluster
 	created   int           // hosts
@@ -88,6 +89,7 @@ func Run(cfg Config) Result {
 	w.run()
 	if w.failed != "" {
 		w.trace.print(cfg.Text, w.failedAt, cfg.Events)
+		_, _ = cfg.Text.Write(w.stacks)
 	}
 	if w.trace.log != nil {
 		_ = w.trace.log.Flush()
