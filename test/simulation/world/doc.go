@@ -18,6 +18,7 @@
 //	faults    the nemesis and operators work beside clients
 //	heal      all faults end; the time until everything is served is measured and bounded
 //	degraded  in some plans: one host has a fault that does not end, and the others serve everything
+//	full      in some plans: all disks become full, and get space again by the drop of a table
 //	recovery  in some plans: clients stop, all nodes stop, and the lock service is recovered from a minority of its voters
 //	end       all data is read; METADATA, replicas and the history are judged
 //
@@ -55,4 +56,6 @@
 //	SW9. Voters: voters that have applied the same entries of the log have the same state of the lock service.
 //	SW10. Removed: nodes that were removed are on no node's list.
 //	SW11. One fault: as long as one host is down, isolated, or its disk is full or stalled, the others serve everything.
+//	SW12. Full disks: a table can be dropped while all disks are full, also without one of the hosts. When they have space again, SW1 holds.
+//	SW13. Voters: within votersMax after all faults all voters follow the leader, and there are as many as there should be.
 package world

@@ -201,7 +201,7 @@ func (w *World) wholeCluster(power bool, limit time.Duration) {
 		pause := min(limit, w.between(0, 2*time.Second))
 		for _, h := range w.hosts {
 			h.troubled()
-			h.disk.Stall(pause, true)
+			h.disk.Stall(pause+time.Second, true)
 		}
 		time.Sleep(pause)
 	}

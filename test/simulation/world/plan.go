@@ -78,6 +78,10 @@ type plan struct {
 	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
 	// replicas are waited for and checked.
 	recovery, settled bool
+	// full: all disks become full of a table, which is dropped then.
+	full bool
+	// voterStable is how long a voter must be gone before another node gets its vote.
+	voterStable time.Duration
 	// blackout: all hosts lose their power when the other faults end.
 	blackout bool
 	// degraded: after all other faults one host has one that does not end.
@@ -101,8 +105,9 @@ func newPlan(seed uint64) plan {
 		}
 	}
 	p.keepReplicas()
-	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(3) == 0
-	p.blackout = r.IntN(3) == 0
+	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(2) == 0
+	p.blackout, p.full = r.IntN(3) == 0, r.IntN(4) == 0
+	p.voterStable = time.Duration(1+r.IntN(10)) * time.Second
 	return p
 }
 
