@@ -26,8 +26,8 @@
 //
 // A fault is limited to what the cluster promises to survive. Only one disk of a world returns errors or corrupts sectors. Operators
 // lose a disk for good only when all extents and commit logs have all replicas and all voters are alive, and not in plans with
-// corruption. A recovery of the lock service may lose what the remaining voters did not get; here they get everything first, so that
-// nothing that was acknowledged may be lost.
+// corruption. A recovery of the lock service may lose what the remaining voters did not get; in half of the recoveries they get everything
+// first, so that nothing that was acknowledged may be lost, and in the others only SW14 is judged afterwards.
 //
 // # Goroutines
 //
@@ -58,4 +58,7 @@
 //	SW11. One fault: as long as one host is down, isolated, or its disk is full or stalled, the others serve everything.
 //	SW12. Full disks: a table can be dropped while all disks are full, also without one of the hosts. When they have space again, SW1 holds.
 //	SW13. Voters: within votersMax after all faults all voters follow the leader, and there are as many as there should be.
+//	SW14. Ids: an id of a table or tablet is issued once, also if the lock service is recovered from a voter that lacks changes.
+//	SW15. Memory: no memory is charged to writes when no client works.
+//	SW16. Quotas: without faults, all servers together admit no more than the quota of a table.
 package world

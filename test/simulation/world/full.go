@@ -38,7 +38,9 @@ func (w fullPhase) run() {
 	w.count("full disks")
 	w.write()
 	var lost *host
-	if w.r.IntN(2) == 0 && len(w.hosts) >= hostsMin {
+	if w.r.IntN(2) == 0 && len(w.hosts) >= hostsMin && w.operators().await(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) error {
+		return w.inspector().votersFollow(ctx, c, nil)
+	}) {
 		lost = w.host()
 		w.absent = lost
 		lost.kill(w.r.IntN(2) == 0)
