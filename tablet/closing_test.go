@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/table"
 )
 
 // unreachableMetadata does not answer until the caller gives up, or fails with ErrClosed.
@@ -105,5 +107,40 @@ func TestMetadataIsClosed(t *testing.T) {
 	all := s.served.all()
 	if len(all) != 1 || !all[0].meta.closed {
 		t.Errorf("%d tablets, metadata may still change", len(all))
+	}
+}
+
+// Reads of a server that has closed end with ErrClosed. They do not look for ever for what took the place of a closed tablet.
+func TestReadAfterClose(t *testing.T) {
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
+	if _, err := applySync(s.Server, "row001", setCell("row001")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pass := func([]byte, []table.Cell) error { return nil }
+	reads := map[string]func() error{
+		"row": func() error { return s.For(nil).ReadRow(t.Context(), "t", []byte("row001"), nil, pass) },
+		"scan": func() error {
+			_, err := s.For(nil).Scan(t.Context(), "t", Range{}, nil, nil, pass)
+			return err
+		},
+		"rows": func() error {
+			_, err := s.For(nil).ReadRows(t.Context(), "t", [][]byte{[]byte("row001")}, nil, func(int, []byte, []table.Cell) error { return nil })
+			return err
+		},
+	}
+	for name, read := range reads {
+		ended := make(chan error, 1)
+		go func() { ended <- read() }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: has not ended", name)
+		}
 	}
 }

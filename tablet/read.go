@@ -181,7 +181,7 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 }
 
 // open prepares r for a read of t and returns the view to read, which the caller must release.
-// Errors: errGone, those of the access.
+// Errors: errGone, ErrClosed, those of the access.
 //
 // The schema is loaded before the view. So what the view lacks was not written by an earlier schema
 // than that of the read (T12).
@@ -189,6 +189,9 @@ func (r *reader) open(ctx context.Context, t *Tablet, f *table.Program) (*view, 
 	sc := t.schema.Load()
 	v, snap, err := t.views.acquire()
 	if err != nil {
+		if t.server.life.isClosing() { // no other tablet takes its place
+			err = ErrClosed
+		}
 		return nil, err
 	}
 	if err := r.rows.init(ctx, t, sc, snap, f, r); err != nil {

@@ -72,6 +72,16 @@ func (l *lifetime) end() {
 	l.cancel()
 }
 
+// isClosing reports whether the server closes.
+func (l *lifetime) isClosing() bool {
+	select {
+	case <-l.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // sleep waits for d or until the server closes.
 func (l *lifetime) sleep(d time.Duration) {
 	timer := time.NewTimer(d)

@@ -93,6 +93,12 @@ func (p *Peers) BelievedAlive(node string) bool {
 	return slices.ContainsFunc(p.Members(), func(m Member) bool { return m.ID == node && m.Alive })
 }
 
+// Doubtful reports whether another node probably does not answer: the membership reports it as dead, does not have
+// it, or it did not answer recently. Such a node is asked last.
+func (p *Peers) Doubtful(node string) bool {
+	return node != p.cfg.Self && (p.Suspected(node) || !p.BelievedAlive(node))
+}
+
 // Nodes returns the members as placement sees them. Suspected and dead nodes count as draining.
 // Without a membership it returns this node.
 func (p *Peers) Nodes() []place.Node {

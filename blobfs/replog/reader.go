@@ -86,12 +86,25 @@ func (r *Reader) beginExtent() bool {
 	if x.Length == 0 {
 		return true
 	}
-	// This node first, then the others in list order.
-	r.nodes = slices.Clone(x.Replicas)
-	if i := slices.Index(r.nodes, r.logs.self); i > 0 {
-		r.nodes[0], r.nodes[i] = r.nodes[i], r.nodes[0]
-	}
+	r.nodes = r.logs.readOrder(x.Replicas)
 	return r.useReplica(nil)
+}
+
+// readOrder returns the nodes of an extent in the order in which to read from them: this node first, then the others
+// in list order, last those that probably do not answer. Each of these costs a timeout, and a log can have many extents.
+func (logs *Logs) readOrder(nodes []string) []string {
+	rank := func(node string) int {
+		switch {
+		case node == logs.self:
+			return 0
+		case !logs.deps.Peers.Doubtful(node):
+			return 1
+		}
+		return 2
+	}
+	ordered := slices.Clone(nodes)
+	slices.SortStableFunc(ordered, func(a, b string) int { return rank(a) - rank(b) })
+	return ordered
 }
 
 // useReplica opens the first good replica of those that are left.
@@ -106,6 +119,7 @@ func (r *Reader) useReplica(why error) bool {
 			return true
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", r.nodes[0], err))
+		r.suspect(err)
 		r.nodes = r.nodes[1:]
 	}
 	r.err = fmt.Errorf("read extent %d of log %s: %w", x.Seq, r.id, errors.Join(append(errs, ErrNoReplica)...))
@@ -136,8 +150,16 @@ func (r *Reader) salt(node string, x *logproto.Extent) (uint64, error) {
 // otherReplica continues with another replica after an error.
 func (r *Reader) otherReplica(why error) {
 	r.logs.deps.Logger.Warn("log replica not readable, trying another", "log", r.id, "node", r.nodes[0], "err", why)
+	r.suspect(why)
 	r.nodes = r.nodes[1:]
 	r.useReplica(why)
+}
+
+// suspect records that the node in use did not answer, if that is what err means.
+func (r *Reader) suspect(err error) {
+	if node := r.nodes[0]; node != r.logs.self && (errors.Is(err, api.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)) && r.ctx.Err() == nil {
+		r.logs.deps.Peers.Suspect(node)
+	}
 }
 
 // readerWindow is the size of the window. It holds two frames of any size, so that fewer reads

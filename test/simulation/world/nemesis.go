@@ -1,10 +1,12 @@
 package world
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/test/simulation/machine"
 	"github.com/steledb/stele/test/simulation/simdisk"
 	"github.com/steledb/stele/test/simulation/simnet"
@@ -136,7 +138,8 @@ func (w *World) inflict(x target, limit time.Duration) {
 	case diskCorruption:
 		bad := w.bad
 		bad.corrupted = true
-		bad.disk.Corrupt(corruptible)
+		voters := w.voters()
+		bad.disk.Corrupt(func(name string) bool { return corruptible(name, voters) })
 	case clockStep:
 		h.wall = w.between(-time.Hour, time.Hour)
 		h.setClockIfUp()
@@ -310,7 +313,30 @@ func (w *World) slow(h *host, limit time.Duration) {
 
 // corruptible selects files that may change on disk. Keys and the join token may not: no other host has a copy, and a node without
 // them does not start. An operator would give it others. Where another file is the only copy, the node names it, and the host is replaced.
-func corruptible(name string) bool { return !strings.HasPrefix(name, keysDir) && name != tokenFile }
+// Files of the lock service may not change while it has fewer voters than it needs to do without one.
+func corruptible(name string, voters int) bool {
+	return !strings.HasPrefix(name, keysDir) && name != tokenFile && (voters >= votersSpare || !strings.HasPrefix(name, raftDir))
+}
+
+// votersSpare is the least number of voters of which one may be lost.
+const votersSpare = 3
+
+// voters returns the number of voters of the lock service, or 0 if it does not answer.
+func (w *World) voters() (n int) {
+	_ = w.askOnce(w.r.IntN(1<<16), func(ctx context.Context, c *client.Client) error {
+		r, err := c.Nodes().RaftStatus(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range r.Servers {
+			if r.Servers[i].Voter {
+				n++
+			}
+		}
+		return nil
+	})
+	return n
+}
 
 // reconfigure changes settings of a host that an operator may change.
 func (w *World) reconfigure(h *host) {

@@ -8,8 +8,11 @@ func TestCorruptible(t *testing.T) {
 		"/data/identity": true, "/token": false,
 		"/data/raft/raft.db": true, "/data/peers": true, "/data/blobs/blobs/1of1": true, "/data/security/node.pem": false,
 	} {
-		if got := corruptible(name); got != want {
+		if got := corruptible(name, votersSpare); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+	if corruptible("/data/raft/raft.db", votersSpare-1) {
+		t.Error("the log of one of two voters")
 	}
 }

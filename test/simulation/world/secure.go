@@ -15,9 +15,10 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// keysDir and tokenFile are where each host has its keys and its join token.
+// Where each host has its keys, the lock service's log and its join token.
 const (
 	keysDir   = "/data/security"
+	raftDir   = "/data/raft"
 	tokenFile = "/token"
 )
 
