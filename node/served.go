@@ -16,6 +16,15 @@ func Served(n *Node) []tablet.Loaded {
 	return append(s.Metadata.Served().Loaded(), s.Users.Served().Loaded()...)
 }
 
+// WriteCharges returns the bytes that the node's tablet servers have charged to writes in progress.
+func WriteCharges(n *Node) int64 {
+	s := n.tabletServer.Current()
+	if s == nil {
+		return 0
+	}
+	return s.Metadata.WriteCharges() + s.Users.WriteCharges()
+}
+
 // LockServiceState returns what raftmeta.StateSum returns; zeros if the node does not vote.
 func LockServiceState(n *Node) (applied, sum uint64) {
 	if group := n.raftGroup(); group != nil {

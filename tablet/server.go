@@ -332,6 +332,9 @@ func (s *Server) register(name string, t *Tablet) error {
 // Served returns the tablets that the server serves.
 func (s *Server) Served() *TabletMap { return s.served }
 
+// WriteCharges returns the bytes of mutations that are charged and not in a memtable yet: zero if no write is in progress.
+func (s *Server) WriteCharges() int64 { return s.writeMemory.Charged() }
+
 // discardTable releases the tablets of a dropped table that are no longer reachable. dropped may be
 // nil.
 func (s *Server) discardTable(dropped *served) error {

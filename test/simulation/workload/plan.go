@@ -57,7 +57,7 @@ var features = []struct {
 	{Locks, 60, 30, false},
 	{Ephemerals, 40, 10, false},
 	{Watches, 40, 10, false},
-	{Recreation, 50, 4, false},
+	{Recreation, 50, 8, false},
 	{Alteration, 50, 6, false},
 	{Splits, 60, 10, false},
 	{Merges, 50, 8, false},

@@ -60,14 +60,16 @@ func (c *operator) moveBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup
 	if !c.plan.Has(Moves) || c.r.IntN(2) == 0 {
 		return &moves
 	}
-	other := c.Workload.worker(c.number) // with random numbers of its own
-	other.r, other.db = c.fork(), c.db
-	moves.Go(func() {
-		for ctx.Err() == nil {
-			other.operator.move(ctx, t, other.row())
-			other.pause(ctx, 300*time.Millisecond)
-		}
-	})
+	for range 3 {
+		other := c.Workload.worker(c.number) // with random numbers of its own
+		other.r, other.db = c.fork(), c.db
+		moves.Go(func() {
+			for ctx.Err() == nil {
+				other.operator.move(ctx, t, other.row())
+				other.pause(ctx, 200*time.Millisecond)
+			}
+		})
+	}
 	return &moves
 }
 

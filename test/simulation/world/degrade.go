@@ -21,6 +21,10 @@ func (w *World) degrade() {
 	}
 	w.quiet = false
 	h, f := w.host(), degradedFaults[w.r.IntN(len(degradedFaults))]
+	full := w.operators().fillOther(h)
+	if full != nil {
+		f = crash
+	}
 	w.trace.addf("nemesis", "%s has the fault %s until further notice", h.name, f)
 	w.count("degraded: " + string(f))
 	h.troubled()
@@ -43,6 +47,7 @@ func (w *World) degrade() {
 	time.Sleep(degradedNotice)
 	w.inspector().awaitService(time.Now())
 	if f == crash {
+		w.inspector().judgeVoters(full)
 		w.inspector().awaitReplicas()
 	}
 	w.trace.addf("world", "healed again")
@@ -51,12 +56,27 @@ func (w *World) degrade() {
 	w.inspector().awaitService(time.Now())
 }
 
+// degradedHosts is the least number of hosts of which two may have faults until further notice.
+const degradedHosts = 7
+
+// fillOther fills the disk of another host than h, in some plans with many hosts, and returns it: it cannot become a voter then.
+func (w operators) fillOther(h *host) *host {
+	o := w.hosts[w.r.IntN(len(w.hosts))]
+	if len(w.hosts) < degradedHosts || o == h || w.r.IntN(3) == 0 {
+		return nil
+	}
+	w.count("degraded: another disk is full")
+	o.troubled()
+	o.disk.SetCapacity(o.disk.Used() + o.cfg.ReserveBytes/2)
+	return o
+}
+
 // degradedNotice is the time in which the others notice that a node is gone, and begin to do its work.
 const degradedNotice = 30 * time.Second
 
 // awaitReplicas waits until all replicas of a host that stays down are on others, in plans that check replicas (SW4).
 func (w inspector) awaitReplicas() {
-	if !w.plan.settled || w.failed != "" || len(w.hosts) <= hostsMin {
+	if !w.plan.settled && w.plan.tuning.Repair.Grace == 0 || w.failed != "" || len(w.hosts) <= hostsMin {
 		return
 	}
 	var why error

@@ -18,6 +18,7 @@
 //	faults    the nemesis and operators work beside clients
 //	heal      all faults end; the time until everything is served is measured and bounded
 //	degraded  in some plans: one host has a fault that does not end, and the others serve everything
+//	full      in some plans: all disks become full, and get space again by the drop of a table
 //	recovery  in some plans: clients stop, all nodes stop, and the lock service is recovered from a minority of its voters
 //	end       all data is read; METADATA, replicas and the history are judged
 //
@@ -25,8 +26,8 @@
 //
 // A fault is limited to what the cluster promises to survive. Only one disk of a world returns errors or corrupts sectors. Operators
 // lose a disk for good only when all extents and commit logs have all replicas and all voters are alive, and not in plans with
-// corruption. A recovery of the lock service may lose what the remaining voters did not get; here they get everything first, so that
-// nothing that was acknowledged may be lost.
+// corruption. A recovery of the lock service may lose what the remaining voters did not get; in half of the recoveries they get everything
+// first, so that nothing that was acknowledged may be lost, and in the others only SW14 is judged afterwards.
 //
 // # Goroutines
 //
@@ -55,4 +56,9 @@
 //	SW9. Voters: voters that have applied the same entries of the log have the same state of the lock service.
 //	SW10. Removed: nodes that were removed are on no node's list.
 //	SW11. One fault: as long as one host is down, isolated, or its disk is full or stalled, the others serve everything.
+//	SW12. Full disks: a table can be dropped while all disks are full, also without one of the hosts. When they have space again, SW1 holds.
+//	SW13. Voters: within votersMax after all faults all voters follow the leader, and there are as many as there should be.
+//	SW14. Ids: an id of a table or tablet is issued once, also if the lock service is recovered from a voter that lacks changes.
+//	SW15. Memory: no memory is charged to writes when no client works.
+//	SW16. Quotas: without faults, all servers together admit no more than the quota of a table.
 package world

@@ -53,7 +53,8 @@ func (w *World) newHost() *host {
 	h.cfg = node.Config{
 		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: node.MemoryMin,
 		Name: h.name, Zone: fmt.Sprintf("zone-%d", i%w.plan.zones), Expect: w.plan.nodes, ReserveBytes: w.plan.reserveBytes, ExtentBytes: w.plan.extentBytes, Tuning: w.plan.tuning,
-		Network: network{h.net}, Logger: w.trace.logger(h.name),
+		VoterStable: w.plan.voterStable,
+		Network:     network{h.net}, Logger: w.trace.logger(h.name),
 	}
 	h.cfg.Waiting = func(what string) { h.waits = what }
 	return h

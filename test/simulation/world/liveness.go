@@ -48,9 +48,12 @@ func (l *checklist) String() string {
 
 // awaitService waits until the cluster serves everything, which it must within a bound of healMax
 // (SW1), and then for a while, in which clients work without faults.
-func (w inspector) awaitService(healed time.Time) {
+func (w inspector) awaitService(healed time.Time) { w.awaitServiceIn(healed, healMax) }
+
+// awaitServiceIn is awaitService with another bound.
+func (w inspector) awaitServiceIn(healed time.Time, limit time.Duration) {
 	var l checklist
-	ctx, cancel := context.WithDeadline(context.Background(), healed.Add(healMax))
+	ctx, cancel := context.WithDeadline(context.Background(), healed.Add(limit))
 	defer cancel()
 	done := make(chan struct{}, 1)
 	w.inClients(func() {
@@ -59,10 +62,10 @@ func (w inspector) awaitService(healed time.Time) {
 	})
 	select {
 	case <-done:
-	case <-time.After(time.Until(healed.Add(healMax)) + time.Second):
+	case <-time.After(time.Until(healed.Add(limit)) + time.Second):
 	}
 	if missing := l.String(); missing != "" {
-		w.fail("SW1 service: %v after all faults have ended: %s", healMax, missing)
+		w.fail("SW1 service: %v after all faults have ended: %s", limit, missing)
 	}
 	time.Sleep(peaceTime)
 }

@@ -119,7 +119,7 @@ func (w *World) inflict(x target, limit time.Duration) {
 	case resetHost:
 		h.net.Reset()
 	case isolateClients:
-		w.isolateClients(limit)
+		w.operators().isolateClients(limit)
 	case slowLink:
 		w.slow(h, limit)
 	case diskStall:
@@ -204,7 +204,7 @@ func (w *World) wholeCluster(power bool, limit time.Duration) {
 		pause := min(limit, w.between(0, 2*time.Second))
 		for _, h := range w.hosts {
 			h.troubled()
-			h.disk.Stall(pause, true)
+			h.disk.Stall(pause+time.Second, true)
 		}
 		time.Sleep(pause)
 	}
@@ -271,7 +271,7 @@ func (w *World) cut(f fault, h, o *host, limit time.Duration) {
 
 // isolateClients cuts a machine of clients from all hosts for a time. Sessions of its clients last until their leases end, also with another
 // leader of the lock service, and what they cache is valid until then.
-func (w *World) isolateClients(limit time.Duration) {
+func (w operators) isolateClients(limit time.Duration) {
 	c, leader := w.clients[w.r.IntN(len(w.clients))], w.leader
 	hosts := w.hosts
 	for _, h := range hosts {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/test/simulation/simnet"
 )
 
 // Operators change the members of the cluster, one change at a time. They follow docs/operating.md:
@@ -221,8 +222,17 @@ func (w operators) leave(h *host) {
 	w.hosts = slices.DeleteFunc(slices.Clone(w.hosts), func(o *host) bool { return o == h })
 }
 
-// remove removes a node from the cluster, by force if it still counts as alive.
+// remove removes a node from the cluster, by force if it still counts as alive. Sometimes another host is cut off meanwhile, and learns of it
+// later from nodes that know.
 func (w operators) remove(id string, end time.Time) {
+	if o := w.hosts[w.r.IntN(len(w.hosts))]; w.r.IntN(2) == 0 && o != w.leader && o.id != id {
+		w.trace.addf("nemesis", "%s is cut off while %s is removed", o.name, id)
+		links := w.cutOff(o)
+		defer func() {
+			time.Sleep(removedUnknown)
+			w.reconnect(links)
+		}()
+	}
 	err := w.ask(end.Add(operatorDone), func(ctx context.Context, c *client.Client) error {
 		err := c.Nodes().Remove(ctx, id, true)
 		if errors.Is(err, client.ErrNodeNotFound) {
@@ -234,6 +244,29 @@ func (w operators) remove(id string, end time.Time) {
 		w.fail("SW1 service: node %s cannot be removed: %v", id, err)
 	}
 	w.removed = append(w.removed, id)
+}
+
+// removedUnknown is how long a host that was cut off does not learn of the removal of a node.
+const removedUnknown = 3 * time.Second
+
+// cutOff cuts a host from all others, and returns the links.
+func (w operators) cutOff(h *host) (links [][2]*simnet.Host) {
+	for _, o := range w.hosts {
+		if o != h {
+			links = append(links, [2]*simnet.Host{h.net, o.net}, [2]*simnet.Host{o.net, h.net})
+		}
+	}
+	for _, c := range links {
+		w.net.Cut(c[0], c[1])
+	}
+	return links
+}
+
+// reconnect ends cutOff.
+func (w operators) reconnect(links [][2]*simnet.Host) {
+	for _, c := range links {
+		w.net.Heal(c[0], c[1])
+	}
 }
 
 // await polls a condition until it holds or the time ends.

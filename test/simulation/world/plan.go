@@ -55,7 +55,7 @@ var faults = []struct {
 	{diskStall, 40, 8}, {diskFull, 40, 8}, {disksFull, 25, 2}, {diskError, 25, 4}, {diskCorruption, 25, 6},
 	{clockStep, 30, 6}, {clockDrift, 30, 4}, {restart, 50, 10}, {reconfigure, 30, 6},
 	{late, 50, 12}, {resetHost, 40, 10}, {isolateClients, 40, 6},
-	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 20, 4}, {loseNode, 20, 4}, {loseDisk, 25, 4},
+	{addNode, 20, 3}, {drainNode, 25, 4}, {retireNode, 25, 6}, {loseNode, 25, 6}, {loseDisk, 25, 6},
 }
 
 // plan is what happens to a world. It follows from its seed.
@@ -78,6 +78,12 @@ type plan struct {
 	// recovery: in the end the lock service is recovered from few voters. settled: in the end all
 	// replicas are waited for and checked.
 	recovery, settled bool
+	// full: all disks become full of a table, which is dropped then.
+	full bool
+	// quota: the writes of a table that has a quota are counted.
+	quota bool
+	// voterStable is how long a voter must be gone before another node gets its vote.
+	voterStable time.Duration
 	// blackout: all hosts lose their power when the other faults end.
 	blackout bool
 	// degraded: after all other faults one host has one that does not end.
@@ -101,8 +107,10 @@ func newPlan(seed uint64) plan {
 		}
 	}
 	p.keepReplicas()
-	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(3) == 0
-	p.blackout = r.IntN(3) == 0
+	p.recovery, p.settled, p.degraded = r.IntN(6) == 0, r.IntN(4) == 0, r.IntN(2) == 0
+	p.blackout, p.full = r.IntN(3) == 0, r.IntN(4) == 0
+	p.quota = r.IntN(6) == 0
+	p.voterStable = time.Duration(1+r.IntN(10)) * time.Second
 	return p
 }
 

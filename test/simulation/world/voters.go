@@ -1,8 +1,12 @@
 package world
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/test/simulation/machine"
 )
@@ -44,4 +48,65 @@ func (w inspector) compare(h *host, applied, sum uint64) {
 type voterState struct {
 	host string
 	sum  uint64
+}
+
+// voterLagMax is the number of entries by which a voter of a healed cluster may be behind, while clients work.
+const voterLagMax = 100
+
+// judgeVoters checks that all voters of a healed cluster follow the leader, and that there are as many as the hosts that can be one,
+// except full ones, allow (SW13).
+func (w inspector) judgeVoters(full *host) {
+	if w.failed != "" {
+		return
+	}
+	var why error
+	if !w.operators().await(time.Now().Add(votersMax), func(ctx context.Context, c *client.Client) error {
+		why = w.votersFollow(ctx, c, full)
+		return why
+	}) {
+		w.fail("SW13 voters: %v after all faults have ended: %v", votersMax, why)
+	}
+}
+
+// votersMax bounds the time until each voter follows: a node votes once it has been up for 10 s, and one change follows the other.
+const votersMax = 90 * time.Second
+
+func (w inspector) votersFollow(ctx context.Context, c *client.Client, full *host) error {
+	s, err := c.Nodes().RaftStatus(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := c.Nodes().List(ctx)
+	if err != nil {
+		return err
+	}
+	able := 0
+	for i := range nodes {
+		if h := w.hostOfNode(nodes[i].ID); h != nil && h != w.absent && h != full && !nodes[i].Draining {
+			able++
+		}
+	}
+	voters := 0
+	for i := range s.Servers {
+		v := &s.Servers[i]
+		switch h := w.hostOfNode(v.ID); {
+		case !v.Voter || h != nil && h == w.absent:
+		case !v.Leader && (!v.Alive || v.Lag > voterLagMax):
+			return fmt.Errorf("voter %s is alive %t and %d entries behind", v.Name, v.Alive, v.Lag)
+		default:
+			voters++
+		}
+	}
+	if want := min(5, able-(1-able%2)); voters < want {
+		return fmt.Errorf("%d voters, want %d of %d nodes", voters, want, able)
+	}
+	return nil
+}
+
+// hostOfNode returns the host of a node's id; nil if there is none.
+func (w inspector) hostOfNode(id string) *host {
+	if i := slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == id }); i >= 0 {
+		return w.hosts[i]
+	}
+	return nil
 }

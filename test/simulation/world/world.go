@@ -161,7 +161,10 @@ func (w *World) run() {
 	w.inspector().awaitService(healed)
 	w.operators().awaitOperators()
 	w.inspector().judgeRemoved()
+	w.inspector().judgeVoters(nil)
+	w.inspector().judgeQuota()
 	w.degrade()
+	fullPhase{w}.run()
 	w.inspector().judgeGoroutines(before)
 	unwatch()
 	stop()
@@ -171,18 +174,26 @@ func (w *World) run() {
 		w.fail("clients do not end %v after they were told to", finalMax)
 		return
 	}
-	w.operators().recoverLocks()
+	w.inspector().judgeCharges()
+	if w.operators().recoverLocks() && !w.final(ctx, load) {
+		return
+	}
+	hash, events := w.trace.hash, w.trace.events
+	w.judge(load)
+	w.trace.hash, w.trace.events = hash, events
+}
+
+// final reads everything and judges the cluster as it is in the end. It returns false if not everything can be read.
+func (w *World) final(ctx context.Context, load *workload.Workload) bool {
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
 		w.lastErrors(load)
 		w.fail("the last reads do not end within %v after all faults", finalMax)
-		return
+		return false
 	}
 	w.inspector().judgeTablets(load)
 	w.inspector().judgeBlocks()
 	w.inspector().judgeGarbage()
-	hash, events := w.trace.hash, w.trace.events
-	w.judge(load)
-	w.trace.hash, w.trace.events = hash, events
+	return true
 }
 
 func (w *World) build() {
