@@ -57,6 +57,7 @@ const (
 	fieldSeen // the generation that a watcher has read
 	fieldNode // the caller is a node, not a client
 	fieldOwner
+	fieldAbsentSince
 )
 
 // optionNames maps options to their keys on the wire.
@@ -64,6 +65,7 @@ var optionNames = [...]string{
 	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
 	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",
+	fieldAbsentSince: "absent_since",
 }
 
 // A shape is the signature of a method: its parameters in order, and its options. Options may be
@@ -83,7 +85,7 @@ var shapes = []shape{
 	{MethodGet, []field{fieldPath}, []field{fieldOptSession, fieldStale}, false},
 	{MethodStat, []field{fieldPath}, nil, false},
 	{MethodList, []field{fieldPath}, nil, false},
-	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner}, true},
+	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner, fieldAbsentSince}, true},
 	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay, fieldNode}, true},
