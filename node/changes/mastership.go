@@ -71,24 +71,15 @@ func NotMasterNow(err error) error {
 	return err
 }
 
+func (c *Changes) catalog() *namespace.Catalog { return &namespace.Catalog{Meta: c.Meta} }
+
 // SetAsMaster writes a file while this node is master, and returns a known outcome as catalog.set does.
 func (c *Changes) SetAsMaster(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
 	o, err := c.MasterOption(ctx)
 	if err != nil {
 		return 0, err
 	}
-	err = namespace.Settle(ctx, func(ctx context.Context, again bool) error {
-		made, err = c.Meta.SetGuarded(ctx, path, data, gen, o)
-		if !again || !errors.Is(err, metaapi.ErrGeneration) {
-			return err
-		}
-		f, getErr := c.Meta.Get(ctx, path)
-		if getErr == nil && string(f.Data) == string(data) { // an earlier attempt succeeded
-			made = f.Generation
-			return nil
-		}
-		return errors.Join(err, getErr)
-	})
+	made, err = c.catalog().SetWith(ctx, path, data, gen, o)
 	return made, NotMasterNow(err)
 }
 
@@ -98,12 +89,8 @@ func (c *Changes) DeleteAsMaster(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	err = namespace.Settle(ctx, func(ctx context.Context, _ bool) error {
-		err := c.Meta.DeleteGuarded(ctx, path, metaapi.AnyGeneration, o)
-		if errors.Is(err, metaapi.ErrNotFound) {
-			return nil
-		}
-		return err
-	})
+	if err = c.catalog().RemoveWith(ctx, path, metaapi.AnyGeneration, o); errors.Is(err, metaapi.ErrNotFound) {
+		return nil
+	}
 	return NotMasterNow(err)
 }

@@ -34,6 +34,11 @@ func (m *Access) Get(ctx context.Context, path string) (metaapi.File, error) {
 	return m.Client.Get(ctx, path)
 }
 
+// Stat implements Files.
+func (m *Access) Stat(ctx context.Context, path string) (metaapi.Stat, error) {
+	return m.Client.Stat(ctx, path)
+}
+
 // Set implements Files. Within a change it is guarded by the mastership of the change.
 func (m *Access) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	return m.SetGuarded(ctx, path, data, gen, MastershipIn(ctx).options())

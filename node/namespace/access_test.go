@@ -26,5 +26,5 @@ func openAccess(t *testing.T) (*Access, context.Context) {
 func newCatalog(t *testing.T) (*Catalog, context.Context) {
 	t.Helper()
 	m, ctx := openAccess(t)
-	return &Catalog{m}, ctx
+	return &Catalog{Meta: m}, ctx
 }

@@ -17,10 +17,13 @@ import (
 // Files is the part of the lock service that the catalog uses. The errors are those of raftmeta/api.
 type Files interface {
 	Get(ctx context.Context, path string) (metaapi.File, error)
+	Stat(ctx context.Context, path string) (metaapi.Stat, error)
 	Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
 	// SetGuarded is Set, subject to a guard.
 	SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error)
 	Delete(ctx context.Context, path string, gen uint64) error
+	// DeleteGuarded is Delete, subject to a guard.
+	DeleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error
 	List(ctx context.Context, dir string) ([]metaapi.Stat, error)
 }
 

@@ -83,7 +83,7 @@ func TestIDsAreIssuedOnce(t *testing.T) {
 // is made.
 func TestTables(t *testing.T) {
 	m, ctx := openAccess(t)
-	c := &Catalog{m}
+	c := &Catalog{Meta: m}
 	if names, err := c.Names(ctx); err != nil || len(names) != 0 {
 		t.Errorf("tables of a new cluster: %v, %v", names, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
@@ -14,24 +15,22 @@ import (
 const ChangeAttempt = 30 * time.Second
 
 // Set is the namespace's Set with a known outcome: it repeats a write whose outcome is unknown, which takes effect at most once
-// at one generation. The error is that of the namespace, and metaapi.ErrOutcomeUnknown only if ctx ends or the session is over.
+// at one generation. The error is that of the namespace, and metaapi.ErrOutcomeUnknown only if ctx ends, the session is over, or the
+// file that was to be created may have been deleted again.
 func (c *Catalog) Set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
-	return c.setBy(ctx, path, data, gen, c.Meta.Set)
+	return c.SetWith(ctx, path, data, gen, MastershipIn(ctx).options())
 }
 
-// SetFor is set for a file that counts against a user's share of the lock service. Without an owner it counts for the cluster.
+// SetFor is Set for a file that counts against a user's share of the lock service. Without an owner it counts for the cluster.
 func (c *Catalog) SetFor(ctx context.Context, owner, path string, data []byte, gen uint64) (made uint64, err error) {
-	return c.setBy(ctx, path, data, gen, func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-		return c.Meta.SetGuarded(ctx, path, data, gen, metaapi.SetOptions{Owner: owner})
-	})
+	return c.SetWith(ctx, path, data, gen, metaapi.SetOptions{Owner: owner})
 }
 
-type setFunc = func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
-
-func (c *Catalog) setBy(ctx context.Context, path string, data []byte, gen uint64, set setFunc) (made uint64, err error) {
+// SetWith is Set with options.
+func (c *Catalog) SetWith(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (made uint64, err error) {
+	w := write{c.Meta, path, data, gen, o}
 	err = Settle(ctx, func(ctx context.Context, again bool) error {
-		made, err = set(ctx, path, data, gen)
-		if !again || !errors.Is(err, metaapi.ErrGeneration) {
+		if made, err = w.once(ctx, again); !again || !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 		f, getErr := c.Meta.Get(ctx, path)
@@ -47,14 +46,72 @@ func (c *Catalog) setBy(ctx context.Context, path string, data []byte, gen uint6
 	return made, err
 }
 
-// Remove is the namespace's Delete with a known outcome, as set is.
-func (c *Catalog) Remove(ctx context.Context, path string, gen uint64) error {
-	return Settle(ctx, func(ctx context.Context, again bool) error {
-		err := c.Meta.Delete(ctx, path, gen)
-		if again && errors.Is(err, metaapi.ErrNotFound) {
-			return nil // an earlier attempt succeeded
+// write is a Set.
+type write struct {
+	files Files
+	path  string
+	data  []byte
+	gen   uint64
+	o     metaapi.SetOptions
+}
+
+// once makes one attempt. One that creates a file is made under AbsentSince, so that it does not create the file again if it arrives
+// after the caller gave it up and the file was deleted.
+func (w *write) once(ctx context.Context, again bool) (uint64, error) {
+	if w.gen != 0 {
+		return w.files.SetGuarded(ctx, w.path, w.data, w.gen, w.o)
+	}
+	if w.o.AbsentSince == 0 {
+		st, err := w.files.Stat(ctx, path.Dir(w.path))
+		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+			return 0, err
 		}
-		return err
+		w.o.AbsentSince = max(st.Generation, 1)
+	}
+	for {
+		made, err := w.files.SetGuarded(ctx, w.path, w.data, 0, w.o)
+		var differs *metaapi.GenerationError
+		if !errors.As(err, &differs) || differs.Removed <= w.o.AbsentSince {
+			return made, err
+		}
+		if again { // what was removed may be what an earlier attempt created
+			return 0, fmt.Errorf("%w: %w", metaapi.ErrOutcomeUnknown, err)
+		}
+		w.o.AbsentSince = differs.Removed
+	}
+}
+
+// Remove is the namespace's Delete with a known outcome, as Set is. Of a file at any generation it deletes the one that exists when it
+// is called: an attempt that arrives late deletes none that was created later.
+func (c *Catalog) Remove(ctx context.Context, path string, gen uint64) error {
+	return c.RemoveWith(ctx, path, gen, MastershipIn(ctx).options())
+}
+
+// RemoveWith is Remove with options.
+func (c *Catalog) RemoveWith(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
+	instance := uint64(0)
+	return Settle(ctx, func(ctx context.Context, again bool) error {
+		for {
+			at := gen
+			if gen == metaapi.AnyGeneration {
+				f, err := c.Meta.Get(ctx, path)
+				if again && err == nil && instance != 0 && f.Instance != instance {
+					return nil // the file that existed before is gone
+				}
+				if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+					return err
+				}
+				at, instance = f.Generation, max(instance, f.Instance) // 0: it must not exist
+			}
+			err := c.Meta.DeleteGuarded(ctx, path, at, o)
+			switch {
+			case again && errors.Is(err, metaapi.ErrNotFound):
+				return nil // an earlier attempt succeeded
+			case gen == metaapi.AnyGeneration && errors.Is(err, metaapi.ErrGeneration):
+				continue // it was written, or deleted, meanwhile
+			}
+			return err
+		}
 	})
 }
 

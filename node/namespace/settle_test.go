@@ -58,20 +58,20 @@ func (f *forgetful) lose(err error) error {
 	return metaapi.ErrOutcomeUnknown
 }
 
-func (f *forgetful) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-	made, err := f.Files.Set(ctx, path, data, gen)
+func (f *forgetful) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	made, err := f.Files.SetGuarded(ctx, path, data, gen, o)
 	return made, f.lose(err)
 }
 
-func (f *forgetful) Delete(ctx context.Context, path string, gen uint64) error {
-	return f.lose(f.Files.Delete(ctx, path, gen))
+func (f *forgetful) DeleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
+	return f.lose(f.Files.DeleteGuarded(ctx, path, gen, o))
 }
 
 // overwritten is a forgetful lock service in which another change follows the lost one.
 type overwritten struct{ forgetful }
 
-func (o *overwritten) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-	made, err := o.forgetful.Set(ctx, path, data, gen)
+func (o *overwritten) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, opts metaapi.SetOptions) (uint64, error) {
+	made, err := o.forgetful.SetGuarded(ctx, path, data, gen, opts)
 	if errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		if _, other := o.Files.Set(ctx, path, []byte("other"), metaapi.AnyGeneration); other != nil {
 			return 0, other
@@ -83,14 +83,14 @@ func (o *overwritten) Set(ctx context.Context, path string, data []byte, gen uin
 // TestSettleLostAnswers: a write whose answer was lost is done, once, and returns the generation that it has made.
 func TestSettleLostAnswers(t *testing.T) {
 	c, ctx := newCatalog(t)
-	gen, err := (&Catalog{&forgetful{Files: c.Meta}}).Set(ctx, "/x", []byte("1"), 0)
+	gen, err := (&Catalog{Meta: &forgetful{Files: c.Meta}}).Set(ctx, "/x", []byte("1"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f, err := c.Meta.Get(ctx, "/x"); err != nil || f.Generation != gen || string(f.Data) != "1" {
 		t.Errorf("the file has %q at generation %d, %v; want generation %d", f.Data, f.Generation, err, gen)
 	}
-	if err := (&Catalog{&forgetful{Files: c.Meta}}).Remove(ctx, "/x", gen); err != nil {
+	if err := (&Catalog{Meta: &forgetful{Files: c.Meta}}).Remove(ctx, "/x", gen); err != nil {
 		t.Errorf("remove: %v", err)
 	}
 	if _, err := c.Meta.Get(ctx, "/x"); !errors.Is(err, metaapi.ErrNotFound) {
@@ -98,8 +98,79 @@ func TestSettleLostAnswers(t *testing.T) {
 	}
 	// Another change has been made meanwhile: the write did not succeed, or has been overwritten.
 	overtaken := &overwritten{forgetful{Files: c.Meta}}
-	if _, err := (&Catalog{overtaken}).Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrGeneration) {
+	if _, err := (&Catalog{Meta: overtaken}).Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrGeneration) {
 		t.Errorf("a write that was overwritten: %v, want %v", err, metaapi.ErrGeneration)
+	}
+}
+
+// delayed is a lock service that does not get the first requests. Their callers do not know that.
+type delayed struct {
+	Files
+	requests []func(ctx context.Context) error
+}
+
+func (d *delayed) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	if d.requests == nil {
+		d.requests = append(d.requests, func(ctx context.Context) error {
+			_, err := d.Files.SetGuarded(ctx, path, data, gen, o)
+			return err
+		})
+		return 0, metaapi.ErrOutcomeUnknown
+	}
+	return d.Files.SetGuarded(ctx, path, data, gen, o)
+}
+
+func (d *delayed) DeleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
+	if d.requests == nil {
+		d.requests = append(d.requests, func(ctx context.Context) error { return d.Files.DeleteGuarded(ctx, path, gen, o) })
+		return metaapi.ErrOutcomeUnknown
+	}
+	return d.Files.DeleteGuarded(ctx, path, gen, o)
+}
+
+// TestLateCreation: the first attempt to create a file, which arrives after the file was created by a later one and deleted, does not
+// bring the file back.
+func TestLateCreation(t *testing.T) {
+	c, ctx := newCatalog(t)
+	for range 2 { // in the second round the directory has lost a file before
+		files := &delayed{Files: c.Meta}
+		if _, err := (&Catalog{Meta: files}).Set(ctx, "/d/x", []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Remove(ctx, "/d/x", metaapi.AnyGeneration); err != nil {
+			t.Fatal(err)
+		}
+		if err := files.requests[0](ctx); !errors.Is(err, metaapi.ErrGeneration) {
+			t.Errorf("the late attempt: %v", err)
+		}
+		if _, err := c.Meta.Get(ctx, "/d/x"); !errors.Is(err, metaapi.ErrNotFound) {
+			t.Errorf("the deleted file: %v", err)
+		}
+	}
+	if _, err := c.Set(ctx, "/d/x", []byte("2"), 0); err != nil {
+		t.Errorf("created again: %v", err)
+	}
+}
+
+// TestLateRemoval: the first attempt to delete a file, which arrives after a later one deleted it and it was created again, does not
+// delete the new file.
+func TestLateRemoval(t *testing.T) {
+	c, ctx := newCatalog(t)
+	if _, err := c.Set(ctx, "/d/x", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	files := &delayed{Files: c.Meta}
+	if err := (&Catalog{Meta: files}).Remove(ctx, "/d/x", metaapi.AnyGeneration); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Set(ctx, "/d/x", []byte("2"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.requests[0](ctx); !errors.Is(err, metaapi.ErrGeneration) {
+		t.Errorf("the late attempt: %v", err)
+	}
+	if f, err := c.Meta.Get(ctx, "/d/x"); err != nil || string(f.Data) != "2" {
+		t.Errorf("the new file: %q, %v", f.Data, err)
 	}
 }
 
@@ -118,7 +189,7 @@ func (o *owned) SetGuarded(ctx context.Context, path string, data []byte, gen ui
 func TestSetForOwner(t *testing.T) {
 	c, ctx := newCatalog(t)
 	files := &owned{Files: c.Meta}
-	gen, err := (&Catalog{files}).SetFor(ctx, "ann", "/x", []byte("1"), 0)
+	gen, err := (&Catalog{Meta: files}).SetFor(ctx, "ann", "/x", []byte("1"), 0)
 	if err != nil || len(files.owners) != 1 || files.owners[0] != "ann" {
 		t.Errorf("owners %q, %v; want ann", files.owners, err)
 	}

@@ -13,7 +13,7 @@ import (
 // TestSchemasByName (I15): a schema is valid until its file is changed, and belongs to the table with its id.
 func TestSchemasByName(t *testing.T) {
 	m, ctx := openAccess(t)
-	c, schemas := &Catalog{m}, NewSchemas(m.Current())
+	c, schemas := &Catalog{Meta: m}, NewSchemas(m.Current())
 	if err := c.SaveTable(ctx, newSchema(t, 8, "a"), nil, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestSchemasByName(t *testing.T) {
 // TestSchemasByID: a table is found by its id, also if it was created after another with its name was dropped.
 func TestSchemasByID(t *testing.T) {
 	m, ctx := openAccess(t)
-	c, schemas := &Catalog{m}, NewSchemas(m.Current())
+	c, schemas := &Catalog{Meta: m}, NewSchemas(m.Current())
 	want := func(id uint64, name string) {
 		t.Helper()
 		s, _, err := schemas.ByID(ctx, id)

@@ -91,12 +91,12 @@ func (f *hookedFiles) call(path string) error {
 	return hook(path)
 }
 
-// Set implements namespace.Files.
-func (f *hookedFiles) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+// SetGuarded implements namespace.Files.
+func (f *hookedFiles) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
 	if err := f.call(path); err != nil {
 		return 0, err
 	}
-	return f.Files.Set(ctx, path, data, gen)
+	return f.Files.SetGuarded(ctx, path, data, gen, o)
 }
 
 // newMaster returns the service of a node of a new cluster, with or without certificates.

@@ -86,6 +86,9 @@ var (
 			if e.Want != AnyGeneration {
 				d["want"] = e.Want
 			}
+			if e.Removed != 0 {
+				d["removed"] = e.Removed
+			}
 		},
 		func(a errkind.Answer) error {
 			if !a.HasInt("got") {
@@ -94,6 +97,9 @@ var (
 			e := &GenerationError{Path: a.Text("path"), Want: AnyGeneration, Got: uint64(a.Int("got"))}
 			if a.HasInt("want") {
 				e.Want = uint64(a.Int("want"))
+			}
+			if a.HasInt("removed") {
+				e.Removed = uint64(a.Int("removed"))
 			}
 			return e
 		})

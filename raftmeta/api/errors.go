@@ -113,10 +113,14 @@ type GenerationError struct {
 	Path string
 	Want uint64 // as passed by the caller; zero: the file must not exist
 	Got  uint64 // of the node; zero: no node exists
+	// Removed, if not zero, is the index of the last removal in the directory, which came after SetOptions.AbsentSince.
+	Removed uint64
 }
 
 func (e *GenerationError) Error() string {
 	switch {
+	case e.Removed != 0:
+		return fmt.Sprintf("%s does not exist, and files of its directory were removed since the request was made, the last one at %d", e.Path, e.Removed)
 	case e.Got == 0:
 		return fmt.Sprintf("%s does not exist: expected generation %d", e.Path, e.Want)
 	case e.Want == 0:

@@ -60,6 +60,7 @@ const (
 	fieldOwner
 	fieldSince // the index of the last read of a directory
 	fieldAfter // a name
+	fieldAbsentSince
 )
 
 // optionNames maps options to their keys on the wire.
@@ -68,6 +69,7 @@ var optionNames = [...]string{
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
 	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",
 	fieldSince: "since", fieldAfter: "after",
+	fieldAbsentSince: "absent_since",
 }
 
 // A shape is the signature of a method: its parameters in order, and its options. Options may be
@@ -88,7 +90,7 @@ var shapes = []shape{
 	{MethodStat, []field{fieldPath}, nil, false},
 	{MethodList, []field{fieldPath}, nil, false},
 	{MethodReadDirectory, []field{fieldPath}, []field{fieldSince, fieldAfter}, false},
-	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner}, true},
+	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner, fieldAbsentSince}, true},
 	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay, fieldNode}, true},

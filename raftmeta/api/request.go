@@ -22,7 +22,7 @@ type request struct {
 	data                     []byte // aliases the message
 	generation               uint64
 	term, acked, watch, hold uint64
-	seen, since              uint64
+	seen, since, absentSince uint64
 	mode                     Mode
 	kinds                    EventKind
 	sequencer, guard         Sequencer
@@ -83,6 +83,8 @@ func (r *request) isSet(f field) bool {
 		return r.ephemeral
 	case fieldGuard:
 		return r.guard.Path != ""
+	case fieldAbsentSince:
+		return r.absentSince != 0
 	case fieldWait:
 		return r.wait > 0
 	case fieldDelay:
@@ -139,6 +141,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		e.Bool(r.ephemeral)
 	case fieldGuard:
 		e.Str(r.guard.String())
+	case fieldAbsentSince:
+		e.Uint(r.absentSince)
 	case fieldWait:
 		appendMillis(e, r.wait)
 	case fieldDelay:
@@ -273,6 +277,8 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 		r.ephemeral = d.Bool()
 	case fieldGuard:
 		r.guard, err = decodeSequencer(d)
+	case fieldAbsentSince:
+		r.absentSince = d.Uint()
 	case fieldWait:
 		r.wait = decodeMillis(d, "wait_ms", 0)
 	case fieldDelay:

@@ -267,6 +267,11 @@ type SetOptions struct {
 	// Guard, if its Path is not empty, must be valid when the change is applied; otherwise the
 	// error is ErrStale.
 	Guard Sequencer
+	// AbsentSince, if not zero, lets Set create the file only if its directory has lost no child after that index; otherwise the
+	// error is a *GenerationError with Removed. A caller begins with 1, and then passes what that error had. A request that arrives
+	// late, after its caller gave it up, then cannot create the file again after it was deleted: so a Set with generation zero can be
+	// repeated until its outcome is known.
+	AbsentSince uint64
 	// Owner, if not empty, is the user on whose behalf a node makes the change: the file is charged
 	// to the quota of that user. Only Set uses it, and only for nodes.
 	Owner string

@@ -10,11 +10,12 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// commandVersion is the newest version of commands in the log. Commands without a quota are encoded
-// as version 2, which older programs can read.
+// commandVersion is the newest version of commands in the log. Commands without AbsentSince are encoded
+// as version 3, and those without a quota too as version 2, which older programs can read.
 const (
-	commandVersion      = 3
-	commandWithoutQuota = 2
+	commandVersion       = 4
+	commandWithoutAbsent = 3
+	commandWithoutQuota  = 2
 )
 
 // Op is the number of an operation. Numbers are append-only.
@@ -48,9 +49,11 @@ type Command struct {
 	Generation uint64
 	Session    api.SessionID
 	Ephemeral  bool
-	Guard      api.Sequencer
-	Name       string // of a session, or of an ACL
-	Mode       api.Mode
+	// AbsentSince is the option of that name of a set; zero is none.
+	AbsentSince uint64
+	Guard       api.Sequencer
+	Name        string // of a session, or of an ACL
+	Mode        api.Mode
 	// Duration is a lease or a lock-delay, in whole milliseconds.
 	Duration time.Duration
 	Hold     uint64
@@ -103,13 +106,9 @@ func (c *Command) Encode() []byte {
 	if c.Op == 0 || c.Op > OpNewest {
 		panic(fmt.Sprintf("BUG: encode command with operation %d", c.Op))
 	}
-	if c.Quota == nil {
-		e.Array(3 + operands[c.Op])
-		e.Uint(commandWithoutQuota)
-	} else {
-		e.Array(4 + operands[c.Op])
-		e.Uint(commandVersion)
-	}
+	version := c.version()
+	e.Array(3 + operands[c.Op] + version - commandWithoutQuota)
+	e.Uint(uint64(version))
 	e.Uint(uint64(c.Op))
 	e.Uint(c.Term)
 	switch c.Op {
@@ -136,10 +135,27 @@ func (c *Command) Encode() []byte {
 	default:
 		c.encodeSession(e)
 	}
-	if c.Quota != nil {
+	switch {
+	case c.Quota != nil:
 		c.Quota.encode(e)
+	case version > commandWithoutQuota:
+		e.Nil()
+	}
+	if version > commandWithoutAbsent {
+		e.Uint(c.AbsentSince)
 	}
 	return bytes.Clone(e.Bytes())
+}
+
+// version returns the oldest version that has all of the command. Each version has one value more than the one before it.
+func (c *Command) version() int {
+	switch {
+	case c.AbsentSince != 0:
+		return commandVersion
+	case c.Quota != nil:
+		return commandWithoutAbsent
+	}
+	return commandWithoutQuota
 }
 
 // encodeSession encodes the operands of operations on sessions and locks.
@@ -227,13 +243,25 @@ func DecodeCommand(b []byte) (Command, error) {
 		c.decode(&d)
 		if version > commandWithoutQuota {
 			want++
-			c.Quota = decodeQuota(&d)
+			c.Quota = decodeQuotaOf(&d, version)
+		}
+		if version > commandWithoutAbsent {
+			want++
+			c.AbsentSince = d.Uint()
 		}
 	}
 	if d.Err() != nil || n != want || d.More() {
 		return Command{}, fmt.Errorf("%w: %w", errBadCommand, cause(d.Err()))
 	}
 	return c, nil
+}
+
+// decodeQuotaOf reads the quota of a command. Since version 4 it may be nil.
+func decodeQuotaOf(d *wire.Decoder, version uint64) *Quota {
+	if version > commandWithoutAbsent && d.IsNil() {
+		return nil
+	}
+	return decodeQuota(d)
 }
 
 // decodeVersion1 reads the operands of version 1, which had two operations and neither terms nor

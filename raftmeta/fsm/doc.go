@@ -39,7 +39,8 @@
 //
 // A command is a MessagePack array: the version, the number of the operation, the term of the
 // leader that proposed it, and its operands. The version is 2, or 3 if a quota follows the
-// operands: the command is then charged to a user (see Quota).
+// operands: the command is then charged to a user (see Quota). In version 4 the quota may be nil, and
+// AbsentSince of a set follows, an index.
 //
 //	set            [2, 1, term, path, data, generation, session, ephemeral, guard]
 //	delete         [2, 2, term, path, generation, session, guard]
@@ -78,7 +79,7 @@
 //
 //	+-----------+---------+-----+        +--------+-----+---------+
 //	| STELENSP  | version | crc |        | length | crc | records |
-//	| 8         | 4: 2, 3 | 4   |        | 4      | 4   | length  |
+//	| 8         | 4: 2-4  | 4   |        | 4      | 4   | length  |
 //	+-----------+---------+-----+        +--------+-----+---------+
 //	 once                                 a frame, one or more
 //
@@ -94,14 +95,16 @@
 //	         lock generation, lock-delay, its mode, its index]
 //	hold    [5, session, path, mode, lock-delay, since]
 //	owner   [6, user, session, path]
+//	removal [7, path, index]
 //	end     [2, index of the last command, number of nodes, bytes,
 //	         number of sessions, number of holds]
 //
 // Records come in this order: sessions by id; nodes by directory, then name, the root first,
-// so that each comes after its directory; holds by session, then path; owners. A hold is a
+// so that each comes after its directory; holds by session, then path; owners; removals. A hold is a
 // lock, or with mode zero an ephemeral file. An owner is the user whose quota is charged for
-// a session, or if the session is zero, for the node at path. The version is 3 if there is an
-// owner record, else 2. Usage is not stored: it is recomputed when a snapshot is read. Cached
+// a session, or if the session is zero, for the node at path. A removal is the index at which a
+// directory last lost a child, or a directory at its path did before it was created. The version is 4 if
+// there is a removal, else 3 if there is an owner, else 2. Usage is not stored: it is recomputed when a snapshot is read. Cached
 // is the index since which sessions may cache the file, since the index at which the session
 // got the hold. The holders of a lock and its mode are only in the holds. Durations are in
 // ms. Bytes is the sum of path, data and ACL name of every node except the root. Nothing

@@ -71,6 +71,7 @@ func (ns *Namespace) allowed(c *Command) Result {
 func (ns *Namespace) create(index uint64, c *Command) Result {
 	// missing has the directories to create, the deepest first.
 	var missing []string
+	var removed uint64
 	dir, _ := split(c.Path)
 	bytes := int64(len(c.Path) + len(c.Data))
 	for ; ; dir, _ = split(dir) {
@@ -79,6 +80,7 @@ func (ns *Namespace) create(index uint64, c *Command) Result {
 			return Result{Code: CodeNotDirectory, path: dir}
 		}
 		if n != nil {
+			removed = n.removed
 			break
 		}
 		missing = append(missing, dir)
@@ -86,6 +88,9 @@ func (ns *Namespace) create(index uint64, c *Command) Result {
 	}
 	if c.Generation != api.AnyGeneration && c.Generation != 0 {
 		return Result{Code: CodeGeneration, path: c.Path}
+	}
+	if c.AbsentSince != 0 && removed > c.AbsentSince {
+		return Result{Code: CodeRemoved, path: c.Path, Generation: removed}
 	}
 	if ns.bytes+bytes > NamespaceBytesMax {
 		return Result{Code: CodeBytes, size: ns.bytes + bytes}
@@ -106,7 +111,7 @@ func (ns *Namespace) create(index uint64, c *Command) Result {
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
 		d := newNode(missing[i])
-		d.Dir, d.owner = true, c.owner()
+		d.Dir, d.owner, d.removed = true, c.owner(), removed
 		ns.add(index, d)
 	}
 	ns.add(index, n)
@@ -132,6 +137,9 @@ func (ns *Namespace) touch(index uint64, dir string, children int) {
 	d := *ns.Get(dir)
 	d.Generation = index
 	d.children += children
+	if children < 0 {
+		d.removed = index
+	}
 	ns.nodes.ReplaceOrInsert(&d)
 }
 

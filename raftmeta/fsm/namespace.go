@@ -35,6 +35,9 @@ type Node struct {
 	Generation uint64
 	// children is the number of children of a directory.
 	children int
+	// removed is the raft index that last removed a child of a directory, or a directory that was at this path before and its
+	// children: see api.SetOptions.AbsentSince. Zero if there was none.
+	removed uint64
 	// Data is the content of a file. It is never modified.
 	Data []byte
 	// Ephemeral is the session with which the file is deleted, zero for a permanent file.

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,9 @@ func checkNamespace(tb testing.TB, ns *Namespace) {
 	files, nodes := 0, 0
 	ns.nodes.Ascend(func(n *Node) bool {
 		nodes++
+		if n.removed > n.Generation || n.removed != 0 && !n.Dir {
+			tb.Errorf("%s: generation %d, removal at %d", n.Path, n.Generation, n.removed)
+		}
 		if n.Generation < n.instance {
 			tb.Errorf("%s: generation %d before instance %d", n.Path, n.Generation, n.instance)
 		}
@@ -195,6 +199,57 @@ func TestNamespaceCompareAndSet(t *testing.T) {
 				checkNamespace(t, ns)
 			}
 		})
+	}
+}
+
+// A file is not created under AbsentSince if its directory lost a child after that index: not even in a new directory of that path, nor after
+// a snapshot was read.
+func TestNamespaceAbsentSince(t *testing.T) {
+	ns := NewNamespace()
+	for i, c := range []struct {
+		path           string
+		since, removed uint64 // since 0: delete the path. removed: the set is rejected for a removal at this index
+	}{
+		2:  {"/d/a", 1, 0},
+		3:  {"/d/b", 1, 0},
+		4:  {"/d/a", 0, 0},
+		5:  {"/d/a", 3, 4},
+		6:  {"/d/c", 3, 4},
+		7:  {"/d/a", 4, 0},
+		8:  {"/d/e/x", 3, 4}, // a directory that would be new
+		9:  {"/d/e/x", 4, 0},
+		10: {"/e/x", 1, 0}, // another directory
+		11: {"/e/x", 0, 0},
+		12: {"/e", 0, 0},
+		13: {"/e/x", 10, 12},
+		14: {"/e/y", 12, 0}, // in a new directory of that path
+		15: {"/e/x", 11, 12},
+		16: {"/e/x", 12, 0},
+	} {
+		if c.path == "" {
+			continue
+		}
+		index := uint64(i)
+		var r Result
+		if c.since == 0 {
+			r = del(ns, index, c.path, api.AnyGeneration)
+		} else {
+			r = ns.set(index, &Command{Op: OpSet, Path: c.path, AbsentSince: c.since})
+		}
+		var want error
+		if c.removed != 0 {
+			want = &api.GenerationError{Path: c.path, Removed: c.removed}
+		}
+		if err := r.Err(0); fmt.Sprint(err) != fmt.Sprint(want) {
+			t.Errorf("%d: %v, want %v", index, err, want)
+		}
+		restored, _, err := ReadSnapshot(bytes.NewReader(stream(t, ns, index)))
+		if err != nil {
+			t.Fatalf("%d: %v", index, err)
+		}
+		sameNamespace(t, ns, restored)
+		checkNamespace(t, restored)
+		ns = restored
 	}
 }
 

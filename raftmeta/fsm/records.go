@@ -93,13 +93,28 @@ func (fw *frameWriter) owners(ns *Namespace) {
 	ns.nodes.Ascend(func(n *Node) bool { return record(n.owner, 0, n.Path) })
 }
 
+// removals writes the last removals in directories.
+func (fw *frameWriter) removals(ns *Namespace) {
+	ns.nodes.Ascend(func(n *Node) bool {
+		if n.removed == 0 {
+			return fw.err == nil
+		}
+		fw.enc.Array(3)
+		fw.enc.Uint(recordRemoval)
+		fw.enc.Str(n.Path)
+		fw.enc.Uint(n.removed)
+		return fw.more()
+	})
+}
+
 // builder builds a namespace from records, and verifies that they are consistent.
 type builder struct {
 	ns        *Namespace
 	last      *Node
 	dir       *Node // the directory of the last node
 	lastHold  hold  // the last hold
-	hasOwners bool  // there was an owner record
+	hasOwners bool  // there was an owner record, or one of a removal
+	removals  bool  // there was a record of a removal
 	files     int   // ephemeral files without a hold so far
 	applied   uint64
 	ended     bool
@@ -134,6 +149,8 @@ func (b *builder) record(d *wire.Decoder) error {
 		return b.hold(d)
 	case kind == recordOwner && n == 4:
 		return b.owner(d)
+	case kind == recordRemoval && n == 3:
+		return b.removal(d)
 	case kind == recordEnd && (n == 4 || n == 6):
 		return b.end(d, n == 6)
 	case d.Err() == nil:
@@ -282,6 +299,9 @@ func (b *builder) owner(d *wire.Decoder) error {
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrBadSnapshot, d.Err())
 	}
+	if b.removals {
+		return fmt.Errorf("%w: owner after removals", ErrBadSnapshot)
+	}
 	b.hasOwners = true
 	if u, ok := b.ns.users.usages.Get(&Usage{Owner: owner}); ok {
 		owner = u.Owner // shares the string
@@ -301,6 +321,24 @@ func (b *builder) owner(d *wire.Decoder) error {
 		}
 	}
 	return fmt.Errorf("%w: %.80q cannot own session %d or node %.80q", ErrBadSnapshot, owner, id, path)
+}
+
+// removal sets the last removal in a directory. Such records come after all others.
+func (b *builder) removal(d *wire.Decoder) error {
+	path, index := d.Str(), d.Uint()
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrBadSnapshot, d.Err())
+	}
+	b.hasOwners, b.removals = true, true
+	var n *Node
+	if CheckDir(path) == nil {
+		n = b.ns.Get(path)
+	}
+	if n == nil || !n.Dir || n.removed != 0 || index == 0 || index > n.Generation {
+		return fmt.Errorf("%w: no removal at %d in %.80q", ErrBadSnapshot, index, path)
+	}
+	n.removed = index
+	return nil
 }
 
 // end checks the end record. That of version 1 has no counts of sessions and holds.

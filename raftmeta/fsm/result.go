@@ -32,7 +32,8 @@ const (
 	CodeHolds // Result.limit is the limit
 	CodeACLBytes
 	CodeNameBytes
-	CodeQuota // Result.reason is the name of the limit
+	CodeQuota   // Result.reason is the name of the limit
+	CodeRemoved // Result.Generation is the index of the last removal in the directory
 )
 
 // Result is the state machine's answer to a command.
@@ -79,6 +80,8 @@ func (r Result) Err(want uint64) error {
 	switch r.Code {
 	case CodeGeneration:
 		return &api.GenerationError{Path: r.path, Want: want, Got: r.Generation}
+	case CodeRemoved:
+		return &api.GenerationError{Path: r.path, Want: want, Removed: r.Generation}
 	case CodeNotDirectory:
 		return &nodeError{r.path, api.ErrNotDirectory}
 	case CodeBadPath:

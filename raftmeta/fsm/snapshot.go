@@ -14,11 +14,12 @@ import (
 
 // doc.go specifies the snapshot stream.
 const (
-	streamMagic         = "STELENSP"
-	streamVersion       = 3
-	streamWithoutOwners = 2 // if users hold nothing: older programs can read it
-	streamHeaderBytes   = 8 + 4 + 4
-	frameHeaderBytes    = 4 + 4
+	streamMagic           = "STELENSP"
+	streamVersion         = 4
+	streamWithoutRemovals = 3 // if no directory lost a child: older programs can read it
+	streamWithoutOwners   = 2 // if users hold nothing either
+	streamHeaderBytes     = 8 + 4 + 4
+	frameHeaderBytes      = 4 + 4
 
 	// frameBytes is the size of the records at which a frame ends. It is large enough that checksum
 	// and call cost nothing compared with the copy.
@@ -37,6 +38,7 @@ const (
 	recordSession  = 4
 	recordHold     = 5
 	recordOwner    = 6 // the owner of a session or a node
+	recordRemoval  = 7 // the last removal in a directory
 )
 
 // frameWriter writes the frames of a stream.
@@ -51,10 +53,7 @@ type frameWriter struct {
 func WriteSnapshot(w io.Writer, ns *Namespace, applied uint64) error {
 	fw := &frameWriter{w: w, enc: wire.GetEncoder()}
 	defer fw.enc.Release()
-	version := uint32(streamWithoutOwners)
-	if ns.users.usages.Len() > 0 {
-		version = streamVersion
-	}
+	version := streamVersionOf(ns)
 	fw.header(version)
 	ns.sessions.Ascend(func(s *Session) bool {
 		fw.session(s)
@@ -68,12 +67,30 @@ func WriteSnapshot(w io.Writer, ns *Namespace, applied uint64) error {
 		fw.hold(h)
 		return fw.more()
 	})
-	if version == streamVersion {
+	if version > streamWithoutOwners {
 		fw.owners(ns)
+	}
+	if version > streamWithoutRemovals {
+		fw.removals(ns)
 	}
 	fw.end(ns, applied)
 	fw.flush()
 	return fw.err
+}
+
+// streamVersionOf returns the oldest version of a snapshot that has all of ns.
+func streamVersionOf(ns *Namespace) uint32 {
+	version := uint32(streamWithoutOwners)
+	if ns.users.usages.Len() > 0 {
+		version = streamWithoutRemovals
+	}
+	ns.nodes.Ascend(func(n *Node) bool {
+		if n.removed != 0 {
+			version = streamVersion
+		}
+		return version != streamVersion
+	})
+	return version
 }
 
 // more ends a frame that is large enough, and reports whether writing can continue.

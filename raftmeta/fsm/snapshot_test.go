@@ -63,6 +63,14 @@ func ownedNamespace() *Namespace {
 	return ns
 }
 
+// goldenRemoval is a snapshot after /a was set at index 2, and deleted at 3.
+const goldenRemoval = `
+	53 54 45 4c 45 4e 53 50  00 00 00 04  a9 17 a1 6c
+	00 00 00 15  21 36 18 b6
+	96 01 a1 2f c3 00 03 c4 00
+	93 07 a1 2f 03
+	96 02 03 01 00 00 00`
+
 // stream returns the snapshot of ns.
 func stream(tb testing.TB, ns *Namespace, applied uint64) []byte {
 	tb.Helper()
@@ -102,6 +110,15 @@ func TestSnapshotGolden(t *testing.T) {
 	}
 	sameNamespace(t, ownedNamespace(), ns)
 	checkNamespace(t, ns)
+
+	removal := wiretest.Unhex(t, goldenRemoval)
+	ns, _, err = ReadSnapshot(bytes.NewReader(removal))
+	if err != nil || ns.Get(root).removed != 3 {
+		t.Fatalf("read a removal: %v", err)
+	}
+	if got := stream(t, ns, 3); !bytes.Equal(got, removal) {
+		t.Errorf("write a removal:\ngot  % x\nwant % x", got, removal)
+	}
 
 	ns, applied, err = ReadSnapshot(bytes.NewReader(wiretest.Unhex(t, goldenStream1)))
 	if err != nil || applied != 4 {
@@ -238,12 +255,12 @@ func TestSnapshotRejectsInvalidRecords(t *testing.T) {
 }
 
 func TestSnapshotNewerVersion(t *testing.T) {
-	b := wiretest.Unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 04")
+	b := wiretest.Unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 05")
 	sum := crc.Sum(b)
 	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
 	_, _, err := ReadSnapshot(bytes.NewReader(b))
 	var newer *VersionError
-	if !errors.As(err, &newer) || newer.Version != 4 {
+	if !errors.As(err, &newer) || newer.Version != 5 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -255,6 +272,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(wiretest.Unhex(f, goldenStream))
 	f.Add(wiretest.Unhex(f, goldenStream)[24:])
 	f.Add(wiretest.Unhex(f, goldenStream1))
+	f.Add(wiretest.Unhex(f, goldenRemoval))
 	ns := filled(20)
 	f.Add(stream(f, ns, 20))
 	f.Add(stream(f, ns, 20)[24:])

@@ -32,7 +32,7 @@ func (v *Service) set(ctx context.Context, path string, data []byte, gen uint64,
 		return 0, err
 	}
 	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSet, Path: path, Data: data, Generation: gen,
-		Session: o.Session, Ephemeral: o.Ephemeral, Guard: o.Guard, Quota: quota, Final: final})
+		Session: o.Session, Ephemeral: o.Ephemeral, AbsentSince: o.AbsentSince, Guard: o.Guard, Quota: quota, Final: final})
 	return r.Generation, err
 }
 
