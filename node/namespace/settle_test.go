@@ -80,6 +80,30 @@ func (o *overwritten) SetGuarded(ctx context.Context, path string, data []byte, 
 	return made, err
 }
 
+// deleted is a forgetful lock service in which the file of the lost write is deleted at once.
+type deleted struct{ forgetful }
+
+func (d *deleted) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, opts metaapi.SetOptions) (uint64, error) {
+	made, err := d.forgetful.SetGuarded(ctx, path, data, gen, opts)
+	if errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		if other := d.Files.Delete(ctx, path, metaapi.AnyGeneration); other != nil {
+			return 0, other
+		}
+	}
+	return made, err
+}
+
+// TestSettleDeleted: a file whose creation got no answer and that was deleted then is not created again. The creation may have succeeded.
+func TestSettleDeleted(t *testing.T) {
+	c, ctx := newCatalog(t)
+	if _, err := (&Catalog{Meta: &deleted{forgetful{Files: c.Meta}}}).Set(ctx, "/d/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		t.Errorf("created again: %v", err)
+	}
+	if _, err := c.Meta.Get(ctx, "/d/x"); !errors.Is(err, metaapi.ErrNotFound) {
+		t.Errorf("the deleted file: %v", err)
+	}
+}
+
 // TestSettleLostAnswers: a write whose answer was lost is done, once, and returns the generation that it has made.
 func TestSettleLostAnswers(t *testing.T) {
 	c, ctx := newCatalog(t)

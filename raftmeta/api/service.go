@@ -268,9 +268,9 @@ type SetOptions struct {
 	// error is ErrStale.
 	Guard Sequencer
 	// AbsentSince, if not zero, lets Set create the file only if its directory has lost no child after that index; otherwise the
-	// error is a *GenerationError with Removed. A caller begins with 1, and then passes what that error had. A request that arrives
-	// late, after its caller gave it up, then cannot create the file again after it was deleted: so a Set with generation zero can be
-	// repeated until its outcome is known.
+	// error is a *GenerationError with Removed. A caller begins with 1, or with the generation of the directory, and after that error
+	// passes what it had. After an unknown outcome it repeats the call with the same index: the first request, if it arrives late, then
+	// cannot create the file again after it was deleted. If the repetition fails with Removed, the file may have been created and deleted.
 	AbsentSince uint64
 	// Owner, if not empty, is the user on whose behalf a node makes the change: the file is charged
 	// to the quota of that user. Only Set uses it, and only for nodes.
