@@ -127,6 +127,15 @@ func PrefixEnd(prefix []byte) []byte {
 	return nil
 }
 
+// LastRow returns a row that is in the same tablet as the last possible row below end, which must not be
+// empty: that row itself if there is a last one, and otherwise end.
+func LastRow(end []byte) []byte {
+	if n := len(end) - 1; end[n] == 0 {
+		return end[:n]
+	}
+	return end
+}
+
 // ScanNextRequest holds the parameters of scan_next and of scan_close:
 //
 //	[cursor, options?]

@@ -2,18 +2,54 @@ package sstable
 
 import "bytes"
 
-// placesMax bounds the entries of a restart interval that are stepped over backward by their places.
-// Intervals have 16 entries by default. In larger ones each step reads the interval again.
-const placesMax = 64
+// placesMax bounds the entries of a restart interval whose places are kept, and placesBytesMax their keys,
+// in bytes. Intervals have 16 entries by default. In larger ones each step backward reads the interval
+// again.
+const (
+	placesMax      = 64
+	placesBytesMax = 64 << 10
+)
 
-// places are the places of the entries of one restart interval of a block. Reading backward within it
-// needs no second pass over the interval.
+// places has the keys and places of the entries of one restart interval of a block. Reading backward within
+// it needs no second pass over the interval.
 type places struct {
 	restart int // the interval's
-	n       int // entries
+	n       int // entries; more than placesMax: there are too many
 	at      int // the entry that was found last
-	keys    [placesMax]uint32
-	values  [placesMax]uint32
+	keys    []byte
+	// By entry: where its key ends in keys, and the offsets of the entry and its value. One more has those
+	// of the next interval.
+	ends    [placesMax]uint32
+	entries [placesMax + 1]uint32
+	values  [placesMax + 1]uint32
+}
+
+// key returns the key of an entry.
+func (p *places) key(i int) []byte {
+	start := uint32(0)
+	if i > 0 {
+		start = p.ends[i-1]
+	}
+	return p.keys[start:p.ends[i]:p.ends[i]]
+}
+
+// lastLT returns the last entry with a key < target. It begins at the entry that was found last. ok is false
+// if there is none. If it is the last of all, later intervals may have others.
+func (p *places) lastLT(target []byte) (i int, ok bool) {
+	if target == nil {
+		return p.n - 1, true
+	}
+	i = min(p.at, p.n-1)
+	for i >= 0 && bytes.Compare(p.key(i), target) >= 0 {
+		i--
+	}
+	if i < p.at {
+		return i, i >= 0
+	}
+	for i+1 < p.n && bytes.Compare(p.key(i+1), target) < 0 {
+		i++
+	}
+	return i, true
 }
 
 // seekLT moves to the last entry with a key < target; nil is above all keys. It returns false if there is
@@ -22,6 +58,12 @@ func (it *blockIter) seekLT(target []byte) bool {
 	it.key, it.value, it.valid = nil, nil, false
 	if it.b.entries == 0 {
 		return false
+	}
+	if it.placed && it.back.n <= placesMax && target != nil {
+		if i, ok := it.back.lastLT(target); ok && i+1 < it.back.n {
+			it.moveToPlace(i)
+			return true
+		}
 	}
 	r, ok := it.intervalBelow(target)
 	if !ok {
@@ -39,8 +81,12 @@ func (it *blockIter) seekLT(target []byte) bool {
 	if it.back.n > placesMax {
 		return it.walkLT(target)
 	}
-	i, ok := it.lastPlaceLT(target)
-	return ok && it.moveToPlace(i)
+	i, ok := it.back.lastLT(target)
+	if !ok {
+		return it.fail() // the keys are not in order
+	}
+	it.moveToPlace(i)
+	return true
 }
 
 // intervalBelow returns the last restart whose key is < target, or -1. It tries the one at the iterator
@@ -81,149 +127,72 @@ func (it *blockIter) place(r int) bool {
 		it.back = new(places)
 	}
 	p, end := it.back, len(b.keys)
-	p.restart, p.n, p.at = r, 0, 0
+	p.restart, p.n, p.at, p.keys, it.placed = r, 0, placesMax, p.keys[:0], false
 	if r+1 < b.numRestarts() {
 		end, _ = b.restart(r + 1)
 	}
 	keyOff, valueOff := b.restart(r)
-	length := 0 // of the previous key
+	start, length := 0, 0 // of the previous key
 	for keyOff < end {
 		e, ok := b.decodeEntry(keyOff)
 		if !ok || e.shared > length || valueOff > len(b.values) || e.value > len(b.values)-valueOff {
 			return false
 		}
-		if p.n < placesMax {
-			p.keys[p.n], p.values[p.n] = uint32(keyOff), uint32(valueOff)
+		if p.n >= placesMax || len(p.keys)+e.shared+e.unshared > placesBytesMax {
+			p.n, it.placed = placesMax+1, true
+			return true
 		}
+		p.entries[p.n], p.values[p.n] = uint32(keyOff), uint32(valueOff)
+		next := len(p.keys)
+		p.keys = append(append(p.keys, p.keys[start:start+e.shared]...), b.keys[e.next:e.next+e.unshared]...)
+		start, length = next, e.shared+e.unshared
+		p.ends[p.n] = uint32(len(p.keys))
 		p.n++
-		length = e.shared + e.unshared
 		keyOff, valueOff = e.next+e.unshared, valueOff+e.value
 	}
+	p.entries[p.n], p.values[p.n] = uint32(keyOff), uint32(valueOff)
 	it.placed = true
 	return p.n > 0
 }
 
-// lastPlaceLT returns the last entry of the placed interval with a key < target. The key of its first
-// entry is. It sets key.
-func (it *blockIter) lastPlaceLT(target []byte) (i int, ok bool) {
+// moveToPlace moves to an entry of the placed interval.
+func (it *blockIter) moveToPlace(i int) {
 	p := it.back
-	if target == nil {
-		return p.n - 1, it.keyOfPlace(p.n - 1)
-	}
-	i = min(p.at, p.n-1)
-	if !it.keyOfPlace(i) {
-		return 0, it.fail()
-	}
-	if bytes.Compare(it.key, target) >= 0 {
-		for i--; i >= 0; i-- {
-			if !it.keyOfPlace(i) {
-				return 0, it.fail()
-			}
-			if bytes.Compare(it.key, target) < 0 {
-				return i, true
-			}
-		}
-		return 0, it.fail() // the keys are not in order
-	}
-	for i+1 < p.n {
-		if !it.keyOfPlace(i + 1) {
-			return 0, it.fail()
-		}
-		if bytes.Compare(it.key, target) >= 0 {
-			return i, it.keyOfPlace(i)
-		}
-		i++
-	}
-	return i, true
-}
-
-// keyOfPlace sets key to that of an entry of the placed interval. Its prefix is in the entries before
-// it, back to one that shares less with its own predecessor. ok is false if the entries are malformed.
-func (it *blockIter) keyOfPlace(i int) bool {
-	b, p := &it.b, it.back
-	e, ok := b.decodeEntry(int(p.keys[i]))
-	if !ok {
-		return false
-	}
-	if e.shared == 0 {
-		end := e.next + e.unshared
-		it.key = b.keys[e.next:end:end]
-		return true
-	}
-	n := e.shared + e.unshared
-	if cap(it.buf) < n {
-		it.buf = make([]byte, n, 2*n)
-	}
-	it.buf = it.buf[:n]
-	copy(it.buf[e.shared:], b.keys[e.next:e.next+e.unshared])
-	for need := e.shared; need > 0; {
-		if i--; i < 0 {
-			return false
-		}
-		if e, ok = b.decodeEntry(int(p.keys[i])); !ok {
-			return false
-		}
-		if e.shared < need {
-			copy(it.buf[e.shared:need], b.keys[e.next:e.next+e.unshared])
-			need = e.shared
-		}
-	}
-	it.key = it.buf
-	return true
-}
-
-// moveToPlace moves to an entry of the placed interval, whose key is set.
-func (it *blockIter) moveToPlace(i int) bool {
-	p := it.back
-	e, ok := it.b.decodeEntry(int(p.keys[i]))
-	if !ok {
-		return it.fail()
-	}
 	p.at = i
-	it.valueOff = int(p.values[i])
-	it.take(e)
-	return true
+	it.restart, it.key = p.restart, p.key(i)
+	start, end := p.values[i], p.values[i+1]
+	it.value = it.b.values[start:end:end]
+	it.keyOff, it.valueOff = int(p.entries[i+1]), int(end)
+	it.valid = true
 }
 
-// seekBack is seekGE for an iterator that seekLT has moved since the block was loaded. It moves to the
-// first entry with a key >= target within the placed interval, if that is certain to have it.
+// seekBack is seekGE for an entry that may be in the placed interval.
 func (it *blockIter) seekBack(target []byte) bool {
-	if !it.placed || it.back.n > placesMax {
-		return it.seekGE(target, 0)
-	}
-	r := it.back.restart
-	if key, ok := it.b.wholeKey(r); !ok || bytes.Compare(key, target) >= 0 {
-		return it.seekGE(target, 0)
-	}
-	if r+1 < it.b.numRestarts() {
-		if key, ok := it.b.wholeKey(r + 1); !ok || bytes.Compare(key, target) < 0 {
-			return it.seekGE(target, 0)
+	if it.placed && it.back.n <= placesMax {
+		if i, ok := it.back.lastLT(target); ok && i+1 < it.back.n {
+			it.moveToPlace(i + 1)
+			return true
 		}
 	}
-	i, ok := it.lastPlaceLT(target)
-	if !ok {
-		return it.fail()
-	}
-	if i+1 == it.back.n {
-		return it.seekGE(target, 0)
-	}
-	it.restart = r
-	if !it.keyOfPlace(i + 1) {
-		return it.fail()
-	}
-	return it.moveToPlace(i + 1)
+	return it.seekGE(target, 0)
 }
 
 // walkLT is seekLT in an interval that has too many entries for their places.
 func (it *blockIter) walkLT(target []byte) bool {
-	steps := 0
-	for pass := range 2 {
+	steps, end := 0, len(it.b.keys) // end is where the interval ends
+	if r := it.back.restart; r+1 < it.b.numRestarts() {
+		end, _ = it.b.restart(r + 1)
+	}
+	for pass := range 2 { // to find the entry, and to move to it
 		it.key, it.valid = nil, false
 		it.keyOff, it.valueOff = it.b.restart(it.back.restart)
 		if it.valueOff > len(it.b.values) {
 			return it.fail()
 		}
-		for n := 0; n < it.back.n && (pass == 0 || n < steps); n++ {
+		for n := 0; pass == 0 || n < steps; n++ {
+			if pass == 0 && it.keyOff == end {
+				break
+			}
 			if !it.next() {
 				return it.fail()
 			}

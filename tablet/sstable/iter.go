@@ -54,6 +54,9 @@ func (it *Iter) Close() error {
 	if cap(buf) > KeyBytesMax/16 {
 		buf = nil
 	}
+	if back != nil && cap(back.keys) > placesBytesMax/16 {
+		back = nil
+	}
 	run := it.ahead.run[:0]
 	*it = Iter{}
 	it.data.buf, it.data.back = buf, back
