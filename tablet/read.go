@@ -256,14 +256,14 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 			return nil, fmt.Errorf("scan: %w", context.Cause(ctx))
 		}
 		if passed && (most.over() || most != nil && r.eval.Tired()) {
-			return rg.next(), nil
+			return rg.Next(), nil
 		}
 		t, err := as.tabletOfRange(ctx, tableName, &rg)
 		if errors.Is(err, api.ErrNotServing) {
 			if most != nil {
 				most.Inside = inside
 			}
-			return append([]byte{}, rg.next()...), err
+			return append([]byte{}, rg.Next()...), err
 		}
 		if err != nil {
 			return nil, err

@@ -19,10 +19,18 @@ type Range struct {
 // empty reports whether the range has no rows.
 func (rg *Range) empty() bool { return rg.End != nil && string(rg.Start) >= string(rg.End) }
 
-// next returns the bound from which the range is read.
-func (rg *Range) next() []byte {
+// Next returns the bound from which the range is read.
+func (rg *Range) Next() []byte {
 	if rg.Reversed {
 		return rg.End
+	}
+	return rg.Start
+}
+
+// NextRow returns a row that is in the tablet from which the range is read.
+func (rg *Range) NextRow() []byte {
+	if rg.Reversed {
+		return api.LastRow(rg.End)
 	}
 	return rg.Start
 }
@@ -53,11 +61,8 @@ func (rg *Range) pass(t *Tablet) bool {
 
 // tabletOfRange returns the tablet with the next rows of a range. Errors: as tabletOf.
 func (as For) tabletOfRange(ctx context.Context, tableName string, rg *Range) (*Tablet, error) {
-	switch {
-	case !rg.Reversed:
-		return as.tabletOf(ctx, tableName, rg.Start)
-	case rg.End != nil:
-		return as.tabletOf(ctx, tableName, api.LastRow(rg.End))
+	if !rg.Reversed || rg.End != nil {
+		return as.tabletOf(ctx, tableName, rg.NextRow())
 	}
 	for {
 		sv, err := as.s.served.table(tableName)
