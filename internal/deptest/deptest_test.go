@@ -21,6 +21,7 @@ const module = "github.com/steledb/stele/"
 // internal.
 var allowed = map[string][]string{
 	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta", "security"},
+	"gateway":  {"client", "rpc"}, // Google's API, in front of a client
 	"node":     {"master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
 	"master":   {"client", "blobfs", "raftmeta", "rpc"},
 	"tablet":   {"client", "blobfs", "raftmeta", "rpc"},
@@ -69,6 +70,7 @@ var only = []struct{ path, part, why string }{
 	{"github.com/hashicorp/raft", "raftmeta", "the others see files with generations, not Raft"},
 	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node interprets"},
 	{"github.com/spf13/cobra", "cmd", "only commands know flags"},
+	{"google.golang.org/grpc", "gateway", "the other packages speak the cluster's own protocol"},
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
