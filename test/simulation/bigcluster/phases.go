@@ -72,7 +72,8 @@ func (c *Cluster) serving() bool {
 	return !slices.ContainsFunc(c.hosts, func(h *host) bool { return h.up && h.node == nil })
 }
 
-// found starts the nodes that found the cluster, and waits until all of them vote: the loss of one of two voters would stop the lock service.
+// found starts the nodes that found the cluster, and waits until all of them are in the lock service's group: the loss of one of two voters would
+// stop it.
 func (c *Cluster) found(p *Phase) bool {
 	for _, h := range c.hosts[:firstNodes] {
 		h.start()
@@ -81,12 +82,9 @@ func (c *Cluster) found(p *Phase) bool {
 		return false
 	}
 	p.note("virtual s until they serve", machine.Now().Seconds())
-	return c.await("the first nodes vote", c.firstVote)
-}
-
-// firstVote reports whether all of the first nodes vote in the lock service.
-func (c *Cluster) firstVote() bool {
-	return !slices.ContainsFunc(c.hosts[:firstNodes], func(h *host) bool { return !node.Votes(h.node) })
+	return c.await("the first nodes vote", func() bool {
+		return !slices.ContainsFunc(c.hosts[:firstNodes], func(h *host) bool { return !node.Votes(h.node) })
+	})
 }
 
 // startAll starts all others at once.
