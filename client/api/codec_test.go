@@ -156,6 +156,8 @@ func goldenRequests() []struct {
 			"93 a5 7461626c65 a3 776562 83 a9 77726974655f6f7073 cd03e8 aa 726561645f6279746573 c0 a8 62757273745f6d73 cd07d0"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
+		{"create_table of milliseconds", &CreateTableRequest{Name: "t", Granularity: table.GranularityMillis},
+			"92 a174 83 a866616d696c69657390 a667726f75707390 ab6772616e756c6172697479 a66d696c6c6973"},
 		{"create_table", &CreateTableRequest{Name: "t", Families: []table.FamilySpec{{Name: "f", GC: &gc, BlockBytes: 8192}}},
 			"92 a174 82 a866616d696c696573 91 83 a46e616d65a166 a26763aa76657273696f6e733d33 ab626c6f636b5f6279746573cd2000 a667726f75707390"},
 	}
