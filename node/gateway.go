@@ -1,0 +1,58 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/steledb/stele/gateway/bigtable"
+	"github.com/steledb/stele/gateway/bigtableadmin"
+	"github.com/steledb/stele/gateway/server"
+)
+
+// bigtablePort is the port of Cloud Bigtable's API. The zero value has none.
+type bigtablePort struct {
+	server *server.Server
+	addr   net.Addr
+}
+
+// open opens the port, unless the node has none, once the node can serve data. Calls use the node's own client: only an open node, where
+// all callers may do everything, has the port.
+func (p *bigtablePort) open(n *Node) error {
+	if n.cfg.Bigtable == "off" {
+		return nil
+	}
+	l, err := n.cfg.Network.Listen(n.cfg.Bigtable)
+	if err != nil {
+		return fmt.Errorf("listen for clients of Cloud Bigtable: %w", err)
+	}
+	p.addr = l.Addr()
+	p.server = server.New(server.Config{
+		Logger: n.log.With("part", "bigtable"),
+		Data:   bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return n.client.Table(name), nil }},
+		Admin: bigtableadmin.Config{Open: func(context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
+			return n.client.Tables(), n.client.Nodes(), nil
+		}},
+	})
+	n.background.Go(func() {
+		if err := p.server.Serve(l); err != nil {
+			n.life.fail(fmt.Errorf("serve clients of Cloud Bigtable: %w", err))
+		}
+	})
+	return nil
+}
+
+// shutdown ends the calls at the port. Those that have not ended when ctx does are cancelled.
+func (p *bigtablePort) shutdown(ctx context.Context) {
+	if p.server != nil {
+		p.server.Shutdown(ctx)
+	}
+}
+
+// BigtableAddr returns the address of Cloud Bigtable's API, or "" if there is none.
+func (n *Node) BigtableAddr() string {
+	if n.bigtable.addr == nil {
+		return ""
+	}
+	return n.bigtable.addr.String()
+}
