@@ -36,6 +36,7 @@ type scanOptions struct {
 	limit      int64
 	batchRows  int
 	batchBytes int
+	reversed   bool
 }
 
 type readOption func(*readOptions)
@@ -167,6 +168,12 @@ func Limit(n int64) ScanOption {
 		o.atLeastOne("limit", n)
 		o.limit = n
 	})
+}
+
+// Reversed returns the rows from the last to the first. Start and End are the same keys as in other scans. Nodes
+// of earlier versions reject it.
+func Reversed() ScanOption {
+	return scanOption(func(o *scanOptions) { o.reversed = true })
 }
 
 // BatchRows sets the maximum number of rows in one response of the server: from 1 to 100,000,

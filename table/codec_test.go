@@ -205,6 +205,7 @@ func TestWireForms(t *testing.T) {
 		{filter(CellsPerColumnLimit(3)), `["versions" 3]`},
 		{filter(ColumnRange{"f", ByteRange{Closed(q), Open(v)}}), `["columns" "f" {"start_closed":<q> "end_open":<v>}]`},
 		{filter(ValueRange{Open(q), Closed(v)}), `["values" {"start_open":<q> "end_closed":<v>}]`},
+		{filter(ValueMask("q\x01")), "[\"value_mask\" <q\x01>]"},
 		{filter(ValueRange{}), `["values" {}]`},
 		{filter(Chain{PassAll{}, Interleave{Sink{}, nil}}), `["chain" ["pass"] ["interleave" ["sink"] nil]]`},
 		{filter(Condition{PassAll{}, nil, BlockAll{}}), `["condition" ["pass"] nil ["block"]]`},

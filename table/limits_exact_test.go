@@ -79,6 +79,7 @@ func TestLimitsAreExact(t *testing.T) {
 		{"two patterns", 6, bytes, Chain{RowRegex("abcd"), FamilyRegex("ef")}},
 		{"a range of columns", 6, bytes, ColumnRange{"f", ByteRange{Closed([]byte("aa")), Open([]byte("bbb"))}}},
 		{"a range of values", 5, bytes, ValueRange{Closed([]byte("aa")), Open([]byte("bbb"))}},
+		{"a mask of values", 3, bytes, ValueMask("abc")},
 	} {
 		cases = append(cases, limited{"compile " + f.name, f.n, f.limit, compiled(f.f)}, limited{"decode " + f.name, f.n, f.limit, decoded(f.f)})
 	}

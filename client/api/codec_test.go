@@ -130,6 +130,7 @@ func goldenRequests() []struct {
 		{"scan_open with options", &ScanOpenRequest{Table: "t", Start: []byte("a"), End: []byte("m"), Prefix: []byte("b"), Limit: 10, BatchRows: 5, BatchBytes: 70000},
 			"92 a174 86 a57374617274c40161 a3656e64c4016d a6707265666978c40162 a56c696d69740a aa62617463685f726f777305 ab62617463685f6279746573ce00011170"},
 		{"scan_open by parts", &ScanOpenRequest{Table: "t", BatchRows: 5, Parts: true}, "92 a174 82 aa62617463685f726f777305 a57061727473c3"},
+		{"scan_open in reverse", &ScanOpenRequest{Table: "t", BatchRows: 5, Reversed: true}, "92 a174 82 aa62617463685f726f777305 a87265766572736564c3"},
 		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},
 		{"root", &NamesRequest{Names: []string{"web"}}, "91 a3776562"},
 		{"scan_next", &ScanNextRequest{Cursor: 1 << 40}, "91 cf0000010000000000"},

@@ -109,9 +109,10 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// heapGrowth is the growth of the heap after which memory is freed, in hundredths of what was in use.
+// Memory is freed when the heap has grown by heapGrowth, in hundredths of what was in use, or by garbageMax bytes.
 const (
 	heapGrowth   = 35
+	garbageMax   = 3 << 30
 	collectPause = time.Millisecond
 )
 
@@ -124,7 +125,8 @@ func (c *Cluster) collect(done <-chan struct{}) {
 			if before := heapBytes(); before > limit {
 				machine.Collect()
 				fmt.Fprintf(c.cfg.Log, "HEAP %d MB, %d MB in use, %.3f s\n", before>>20, heapBytes()>>20, machine.Now().Seconds())
-				limit = max(256<<20, heapBytes()*(100+heapGrowth)/100)
+				used := heapBytes()
+				limit = max(256<<20, used+min(used*heapGrowth/100, garbageMax))
 			}
 		case <-done:
 			return
