@@ -201,5 +201,9 @@ func (c Config) budget() budget.Budget {
 	if c.Encryption != (masterkeys.Source{}) {
 		folders = len(c.DataDirs)
 	}
-	return budget.Of(c.MemoryBytes, budget.Fixed{Locks: locks.AllBytes + locks.AllLeaderBytes, Cursors: c.MemoryBytes / dataapi.CursorMemoryShare, EncryptedFolders: folders})
+	gateway := int64(0)
+	if c.Bigtable != "off" {
+		gateway = c.MemoryBytes / gatewayMemoryShare
+	}
+	return budget.Of(c.MemoryBytes, budget.Fixed{Gateway: gateway, Locks: locks.AllBytes + locks.AllLeaderBytes, Cursors: c.MemoryBytes / dataapi.CursorMemoryShare, EncryptedFolders: folders})
 }

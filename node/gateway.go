@@ -10,6 +10,10 @@ import (
 	"github.com/steledb/stele/gateway/server"
 )
 
+// gatewayMemoryShare is the share of the node's memory, as a divisor, for calls of Cloud Bigtable's API: as much as for those of the node's
+// own protocol.
+const gatewayMemoryShare = 10
+
 // bigtablePort is the port of Cloud Bigtable's API. The zero value has none.
 type bigtablePort struct {
 	server *server.Server
@@ -28,8 +32,8 @@ func (p *bigtablePort) open(n *Node) error {
 	}
 	p.addr = l.Addr()
 	p.server = server.New(server.Config{
-		Logger: n.log.With("part", "bigtable"),
-		Data:   bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return n.client.Table(name), nil }},
+		Logger: n.log.With("part", "bigtable"), MemoryBytes: n.cfg.budget().Gateway,
+		Data: bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return n.client.Table(name), nil }},
 		Admin: bigtableadmin.Config{Open: func(context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			return n.client.Tables(), n.client.Nodes(), nil
 		}},

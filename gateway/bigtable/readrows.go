@@ -27,6 +27,13 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	if err != nil {
 		return err
 	}
+	if s.cfg.Reserve != nil && (len(spans) > 1 || len(spans) == 1 && !spans[0].one) {
+		release, err := s.cfg.Reserve(ctx)
+		if err != nil {
+			return errcode.Convert(err, errcode.Repeatable)
+		}
+		defer release()
+	}
 	if err := r.read(ctx, spans); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
 	}

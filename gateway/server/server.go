@@ -25,21 +25,26 @@ const (
 	// silenceMax is how long a connection may be silent before the server pings it.
 	silenceMax = time.Minute
 	// requestBytesMax bounds a request: the largest row mutation, and the largest batch of Google's
-	// clients.
+	// clients. With little memory the bound is lower.
 	requestBytesMax = 257 << 20
+	// memoryDefault is the default of Config.MemoryBytes.
+	memoryDefault = 256 << 20
 )
 
 // Config is what a Server needs.
 type Config struct {
 	Data  bigtable.Config
 	Admin bigtableadmin.Config
+	// MemoryBytes bounds the memory of calls. Zero means 256 MiB.
+	MemoryBytes int64
 	// Logger gets panics of handlers. Nil discards them.
 	Logger *slog.Logger
 }
 
 // Server serves the API. It is created by New.
 type Server struct {
-	grpc *grpc.Server
+	grpc   *grpc.Server
+	memory *memory
 }
 
 // New returns a server that does not listen yet.
@@ -47,10 +52,16 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.MemoryBytes == 0 {
+		cfg.MemoryBytes = memoryDefault
+	}
+	m := newMemory(cfg.MemoryBytes)
+	cfg.Data.Reserve = m.reserve
 	g := guard{cfg.Logger}
-	s := &Server{grpc.NewServer(
+	s := &Server{memory: m, grpc: grpc.NewServer(
 		grpc.ForceServerCodecV2(bigtable.Codec()),
-		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(requestBytesMax),
+		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
+		grpc.StatsHandler(accountant{m}), grpc.InTapHandle(m.tap),
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax}),
@@ -63,7 +74,7 @@ func New(cfg Config) *Server {
 
 // Serve serves the connections of a listener, which it closes, until Shutdown. Then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(listener{l, s.memory}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
