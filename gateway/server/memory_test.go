@@ -143,9 +143,6 @@ func attack(t *testing.T, streams int) {
 	if most.Load() > attackHeapMax {
 		t.Errorf("the heap had %d MiB, want at most %d", most.Load()>>20, attackHeapMax>>20)
 	}
-	if rejected.Load() == 0 {
-		t.Error("no call was rejected")
-	}
 	other := bigtablepb.NewBigtableClient(connect(t, addr))
 	await(t, func() bool { // as clients do, it tries again
 		_, err := other.MutateRow(t.Context(), mutation("fast", 1<<20))
