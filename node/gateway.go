@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/gateway/bigtable"
 	"github.com/steledb/stele/gateway/bigtableadmin"
 	"github.com/steledb/stele/gateway/server"
@@ -17,14 +18,19 @@ const gatewayMemoryShare = 10
 // bigtablePort is the port of Cloud Bigtable's API. The zero value has none.
 type bigtablePort struct {
 	server *server.Server
+	client *client.Client
 	addr   net.Addr
 }
 
-// open opens the port, unless the node has none, once the node can serve data. Calls use the node's own client: only an open node, where
-// all callers may do everything, has the port.
-func (p *bigtablePort) open(n *Node) error {
+// open opens the port, unless the node has none, once the node can serve data. All calls use one client with the rights of a node: only an
+// open node, where all callers may do everything, has the port. The client is not the node's own, whose retries METADATA needs.
+func (p *bigtablePort) open(ctx context.Context, n *Node) (err error) {
 	if n.cfg.Bigtable == "off" {
 		return nil
+	}
+	cfg := client.Config{Dial: connector{n}.toAny, Logger: n.log.With("part", "bigtable"), SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout}
+	if p.client, err = client.Open(ctx, n.RPCAddr(), cfg); err != nil {
+		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	l, err := n.cfg.Network.Listen(n.cfg.Bigtable)
 	if err != nil {
@@ -33,9 +39,9 @@ func (p *bigtablePort) open(n *Node) error {
 	p.addr = l.Addr()
 	p.server = server.New(server.Config{
 		Logger: n.log.With("part", "bigtable"), MemoryBytes: n.cfg.budget().Gateway,
-		Data: bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return n.client.Table(name), nil }},
+		Data: bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return p.client.Table(name), nil }},
 		Admin: bigtableadmin.Config{Open: func(context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
-			return n.client.Tables(), n.client.Nodes(), nil
+			return p.client.Tables(), p.client.Nodes(), nil
 		}},
 	})
 	n.background.Go(func() {
@@ -50,6 +56,9 @@ func (p *bigtablePort) open(n *Node) error {
 func (p *bigtablePort) shutdown(ctx context.Context) {
 	if p.server != nil {
 		p.server.Shutdown(ctx)
+	}
+	if p.client != nil {
+		_ = p.client.Close() // its error is always nil
 	}
 }
 

@@ -238,7 +238,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openData(ctx); err != nil {
 		return err
 	}
-	if err := n.bigtable.open(n); err != nil {
+	if err := n.bigtable.open(ctx, n); err != nil {
 		return err
 	}
 	n.candidate.Start(n.voter.ForMaster(), n.members, n.tabletsForMaster())
@@ -346,7 +346,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.voter != nil { // so that the others need not detect that this node is gone
 		n.voter.TransferLeadership(ctx)
 	}
-	n.bigtable.shutdown(ctx) // its calls use the client
+	n.bigtable.shutdown(ctx)
 	// Cancel what waits for METADATA: it may be this node that no longer serves it.
 	if n.client != nil {
 		errs = append(errs, n.client.Close())
