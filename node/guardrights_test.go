@@ -220,5 +220,5 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
-	api.MethodCreateBackup: authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
+	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
 }

@@ -14,6 +14,7 @@ import (
 const (
 	headerFeatures = "bigtable-features" // base64 of a FeatureFlags message
 	headerClient   = "x-goog-api-client" // such as "gl-go/1.26.0 gccl/1.58.0"
+	headerAgent    = "user-agent"        // such as "cbt-go/v1.58.0 grpc-go/1.85.0"
 )
 
 // header returns the first value of a header of a request, or "".
@@ -40,7 +41,8 @@ func featuresOf(ctx context.Context) *bigtablepb.FeatureFlags {
 }
 
 // needsWholeRows reports whether the client of a request requires each row in one message: Google's
-// Go client forgets an unfinished row at the end of a message.
+// Go client forgets an unfinished row at the end of a message. It sends no x-goog-api-client to an
+// emulator.
 func needsWholeRows(ctx context.Context) bool {
-	return strings.Contains(header(ctx, headerClient), "gl-go/")
+	return strings.Contains(header(ctx, headerClient), "gl-go/") || strings.Contains(header(ctx, headerAgent), "grpc-go/")
 }

@@ -79,7 +79,7 @@ func leaf(from *bigtablepb.RowFilter) (table.Filter, error) {
 	case *bigtablepb.RowFilter_ApplyLabelTransformer:
 		return table.ApplyLabel(f.ApplyLabelTransformer), nil
 	case *bigtablepb.RowFilter_ValueBitmaskFilter:
-		return nil, errcode.Unimplemented("The filter value_bitmask_filter is not supported.")
+		return table.ValueMask(f.ValueBitmaskFilter.GetMask()), nil
 	}
 	return nil, errcode.Unimplemented("The filter is not supported.")
 }

@@ -46,7 +46,7 @@ var filters = map[string]struct {
 	"cells_per_column_limit_filter": {`cells_per_column_limit_filter: 3`, table.CellsPerColumnLimit(3)},
 	"strip_value_transformer":       {`strip_value_transformer: true`, table.StripValue{}},
 	"apply_label_transformer":       {`apply_label_transformer: "x"`, table.ApplyLabel("x")},
-	"value_bitmask_filter":          {`value_bitmask_filter {mask: "x"}`, nil},
+	"value_bitmask_filter":          {`value_bitmask_filter {mask: "x"}`, table.ValueMask("x")},
 }
 
 // TestFilters: every filter of the API is converted, or rejected as not supported.

@@ -2,6 +2,7 @@ package bigtable
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
@@ -26,6 +27,13 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	if err != nil {
 		return err
 	}
+	if s.cfg.Reserve != nil && (len(spans) > 1 || len(spans) == 1 && !spans[0].one) {
+		release, err := s.cfg.Reserve(ctx)
+		if err != nil {
+			return errcode.Convert(err, errcode.Repeatable)
+		}
+		defer release()
+	}
 	if err := r.read(ctx, spans); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
 	}
@@ -46,6 +54,8 @@ type rowReader struct {
 	options []client.ReadOption // the filter
 	limit   int64               // in rows; 0: no limit
 	batch   int                 // rows of the next batch of single rows
+	// reversed means that rows are sent in descending order.
+	reversed bool
 }
 
 // prepare checks the request and returns its rows. Errors are statuses.
@@ -53,17 +63,17 @@ func (r *rowReader) prepare(req *bigtablepb.ReadRowsRequest) (spans []span, err 
 	if req.RowsLimit < 0 {
 		return nil, errcode.Invalid("rows_limit must not be negative")
 	}
-	if req.Reversed {
-		return nil, errcode.Unimplemented("Reversed scans are not supported.")
-	}
-	r.limit = req.RowsLimit
+	r.limit, r.reversed = req.RowsLimit, req.Reversed
 	if r.filter, err = convertFilter(req.Filter); err != nil {
 		return nil, err
 	}
 	if r.filter != nil {
 		r.options = []client.ReadOption{client.Filter(r.filter)}
 	}
-	return rowSpans(req.Rows)
+	if spans, err = rowSpans(req.Rows); r.reversed {
+		slices.Reverse(spans)
+	}
+	return spans, err
 }
 
 // left returns how many rows are left of the limit, and whether there are any.
@@ -151,6 +161,9 @@ func (r *rowReader) scan(ctx context.Context, in *span, limit int64) error {
 	options := []client.ScanOption{client.Start(in.start), client.End(in.end)}
 	if limit > 0 {
 		options = append(options, client.Limit(limit))
+	}
+	if r.reversed {
+		options = append(options, client.Reversed())
 	}
 	for _, o := range r.options {
 		options = append(options, o)

@@ -33,6 +33,9 @@ type Config struct {
 	// Open returns a table of the cluster, bound to the caller in the context of a request. It does
 	// not check that the table exists. Its errors become statuses by package errcode.
 	Open func(ctx context.Context, name string) (Table, error)
+	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins. Errors
+	// become statuses.
+	Reserve func(ctx context.Context) (release func(), err error)
 	// Pool has the buffers of answers. Nil means mem.DefaultBufferPool.
 	Pool mem.BufferPool
 }

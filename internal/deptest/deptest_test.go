@@ -22,7 +22,7 @@ const module = "github.com/steledb/stele/"
 var allowed = map[string][]string{
 	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta", "security"},
 	"gateway":  {"client", "rpc"}, // Google's API, in front of a client
-	"node":     {"master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
+	"node":     {"gateway", "master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
 	"master":   {"client", "blobfs", "raftmeta", "rpc"},
 	"tablet":   {"client", "blobfs", "raftmeta", "rpc"},
 	"client":   {"rpc", "security"},
