@@ -36,6 +36,7 @@
 //	one fault            nemesis        the fault            makes a fault and ends it
 //	watchServed          run            the run              samples which node serves which tablet (SW2)
 //	watchMetadata        run            the healed phase     reads METADATA again and again (SW3)
+//	stir                 run            the faults       writes the lock service, in some plans
 //	collect              run            the run              frees memory
 //
 // # Invariants
