@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/steledb/stele/raftmeta/lease"
@@ -164,6 +165,9 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 	defer func() {
 		// Raft panics when it cannot read an entry that it needs.
 		if r := recover(); r != nil {
+			if broken, ok := r.(*invariant.Broken); ok {
+				panic(broken)
+			}
 			err = fmt.Errorf("start raft: %v", r)
 		}
 		if p := g.failure.Load(); p != nil && err != nil {

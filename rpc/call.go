@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/wire"
 )
@@ -263,6 +264,9 @@ func (c *Call) run() {
 	}
 	defer func() {
 		if p := recover(); p != nil {
+			if broken, ok := p.(*invariant.Broken); ok {
+				panic(broken) // going on would lose data silently
+			}
 			conn.srv.count.panics.Add(1)
 			conn.srv.log.Error("handler panicked", "method", m.name, "panic", p, "stack", string(debug.Stack()))
 			c.panicked(state)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/steledb/stele/gateway/errcode"
+	"github.com/steledb/stele/internal/invariant"
 )
 
 // guard surrounds the handlers of calls.
@@ -37,6 +38,9 @@ func (g guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 
 // panicked returns the status of a call whose handler panicked (GS1).
 func (g guard) panicked(method string, p any) error {
+	if broken, ok := p.(*invariant.Broken); ok {
+		panic(broken) // going on would lose data silently
+	}
 	g.log.Error("handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
 	return status.Error(codes.Internal, "handler panicked")
 }

@@ -18,5 +18,11 @@ func fail(format string, values []int64) {
 	for i, v := range values {
 		args[i] = v
 	}
-	panic("BUG: " + fmt.Sprintf(format, args...))
+	panic(&Broken{"BUG: " + fmt.Sprintf(format, args...)})
 }
+
+// Broken is the value with which Check panics. A process must not go on after it: what recovers panics passes it on.
+type Broken struct{ Text string }
+
+// Error implements error, so that the text is printed when the process ends.
+func (b *Broken) Error() string { return b.Text }

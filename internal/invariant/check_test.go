@@ -7,7 +7,7 @@ func TestCheck(t *testing.T) {
 	Check(true, "never")
 	defer func() {
 		const want = "BUG: redo point 7 is past entry 5"
-		if got := recover(); got != want {
+		if got, ok := recover().(*Broken); !ok || got.Error() != want {
 			t.Errorf("panic %v, want %q", got, want)
 		}
 	}()

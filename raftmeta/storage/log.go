@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/steledb/stele/internal/crc"
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/stall"
@@ -149,6 +150,9 @@ func (s *Log) guard(what string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
+			if broken, ok := r.(*invariant.Broken); ok {
+				panic(broken)
+			}
 			err = s.failed(&DiskError{what, time.Since(start), fmt.Errorf("%v", r)})
 		}
 	}()

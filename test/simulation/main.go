@@ -18,6 +18,7 @@ type options struct {
 	time    time.Duration
 	jobs    int
 	twice   bool
+	padding int // bytes of the environment of the child
 	bug     string
 	bugs    string
 	tries   int

@@ -172,6 +172,8 @@ func (c *worker) do(all context.Context, f Feature) {
 		c.operator.useRights(all)
 	case Quotas:
 		c.operator.useQuota(all)
+	default:
+		panic("BUG: a feature without an operation: " + string(f))
 	}
 }
 

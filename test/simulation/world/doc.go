@@ -63,4 +63,5 @@
 //	SW14. Ids: an id of a table or tablet is issued once, also if the lock service is recovered from a voter that lacks changes.
 //	SW15. Memory: no memory is charged to writes when no client works.
 //	SW16. Quotas: without faults, all servers together admit no more than the quota of a table.
+//	SW17. Panics: no handler of a request panics.
 package world

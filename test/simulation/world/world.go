@@ -84,7 +84,12 @@ func Run(cfg Config) Result {
 		log = f
 	}
 	w.trace, w.ambush = newTrace(log), newAmbush(w)
-	w.trace.logged = w.ambush.logged
+	w.trace.logged = func(host, message string) {
+		if message == "handler panicked" {
+			w.fail("SW17 panics: a handler of %s has panicked", host)
+		}
+		w.ambush.logged(host, message)
+	}
 	atMoments(w.ambush.pass)
 	w.run()
 	if w.failed != "" {
