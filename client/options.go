@@ -36,6 +36,17 @@ type scanOptions struct {
 	limit      int64
 	batchRows  int
 	batchBytes int
+	reversed   bool
+	ranges     []table.RowRange
+	someRows   bool // only the rows in ranges
+}
+
+// rows returns the set of the rows in ranges; nil means all rows.
+func (o *scanOptions) rows() *table.RowSet {
+	if !o.someRows {
+		return nil
+	}
+	return table.NewRowSet(o.ranges)
 }
 
 type readOption func(*readOptions)
@@ -160,6 +171,26 @@ func Prefix(prefix string) ScanOption {
 	})
 }
 
+// RowKeys scans the rows with these keys. With RowKeys and RowRange options, a scan returns the rows of any of them, each
+// once and in order, that are also within Start, End and Prefix. Their number is not limited: a request has a part of
+// them. Nodes of earlier versions reject it.
+func RowKeys(keys ...string) ScanOption {
+	return scanOption(func(o *scanOptions) {
+		o.someRows = true
+		for _, key := range keys {
+			o.ranges = append(o.ranges, table.RowKeyRange([]byte(key)))
+		}
+	})
+}
+
+// RowRange scans the rows start <= row < end; an empty end means no end. See RowKeys.
+func RowRange(start, end string) ScanOption {
+	return scanOption(func(o *scanOptions) {
+		o.someRows = true
+		o.ranges = append(o.ranges, table.RowRange{Start: []byte(start), End: []byte(end)})
+	})
+}
+
 // Limit ends the scan after n rows; n is at least 1. Rows without cells after filtering do not
 // count. A scan without this option has no limit.
 func Limit(n int64) ScanOption {
@@ -167,6 +198,12 @@ func Limit(n int64) ScanOption {
 		o.atLeastOne("limit", n)
 		o.limit = n
 	})
+}
+
+// Reversed returns the rows from the last to the first. Start and End are the same keys as in other scans. Nodes
+// of earlier versions reject it.
+func Reversed() ScanOption {
+	return scanOption(func(o *scanOptions) { o.reversed = true })
 }
 
 // BatchRows sets the maximum number of rows in one response of the server: from 1 to 100,000,

@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Scanner iterates over the rows of a range in key order. Each row is read atomically; different
+// Scanner iterates over the rows of a range in key order, or in descending order with Reversed. Each row is read atomically; different
 // rows may be from different times. While the caller processes one batch of rows, the next one is
 // fetched.
 //
@@ -141,13 +141,21 @@ func (s *Scanner) decode() {
 // checkOrder asserts that the scan's rows have ascending keys. Planted bugs break that on purpose.
 func (s *Scanner) checkOrder(row *table.Row) {
 	broken := planted.On(planted.ScanRepeats) || planted.On(planted.ScanNextAgain)
-	ascending := s.last == nil || string(row.Key) > string(s.last)
-	invariant.Check(ascending || broken, "a scan returns a row that is not above the previous one")
+	ordered := s.last == nil || string(row.Key) != string(s.last) && (string(row.Key) < string(s.last)) == s.opts.reversed
+	invariant.Check(ordered || broken, "a scan returns a row that is not after the previous one")
 	s.last = append(s.last[:0], row.Key...)
 }
 
 // Row returns the current row. The caller owns it. It retains the memory of its batch.
 func (s *Scanner) Row() *table.Row { return s.row }
+
+// Buffered returns the number of rows that Next returns without waiting for a node.
+func (s *Scanner) Buffered() int {
+	if s.current == nil || s.err != nil || s.closed {
+		return 0
+	}
+	return s.current.result.Count
+}
 
 // Err returns the error that ended the scan, or nil at the end of the range. Errors: ErrNoTable,
 // also if the table was dropped and another one has its name; invalid options; *RowTooLargeError,
@@ -192,7 +200,9 @@ func (s *Scanner) Rows() iter.Seq2[*table.Row, error] {
 // another, it is one batch ahead (invariant C4).
 func (s *Scanner) fetch() {
 	defer close(s.batches)
-	f := fetcher{table: s.table, opts: &s.opts, filter: s.filter, start: []byte(s.opts.start), left: s.opts.limit}
+	f := fetcher{table: s.table, opts: &s.opts, filter: s.filter, start: []byte(s.opts.start), end: []byte(s.opts.end), left: s.opts.limit}
+	f.rows = s.opts.rows()
+	f.done = !f.skip()
 	defer f.close()
 	for !f.done {
 		b := f.next(s.ctx)
@@ -216,12 +226,16 @@ type fetcher struct {
 	table     *Table
 	opts      *scanOptions
 	filter    []byte
-	start     []byte      // lower bound of the rows not delivered yet
-	left      int64       // rows left of the limit; 0: no limit
-	id        uint64      // of the table, after the first batch; later batches must have the same id
-	cursor    uint64      // 0: not open
-	at        destination // location of the cursor
-	misrouted bool        // the last call was misrouted
+	start     []byte        // lower bound of the rows not delivered yet
+	end       []byte        // upper bound of them, exclusive; empty means unbounded
+	rows      *table.RowSet // of which they are; nil: all
+	more      bool          // rows has ranges after those of the cursor,
+	rest      []byte        // from this position on
+	left      int64         // rows left of the limit; 0: no limit
+	id        uint64        // of the table, after the first batch; later batches must have the same id
+	cursor    uint64        // 0: not open
+	at        destination   // location of the cursor
+	misrouted bool          // the last call was misrouted
 	done      bool
 }
 
@@ -247,7 +261,7 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 		}
 		f.cursor = 0
 		if planted.On(planted.ScanRepeats) {
-			f.start = []byte(f.opts.start)
+			f.start, f.end = []byte(f.opts.start), []byte(f.opts.end)
 		}
 		v := decision{err: b.err, elsewhere: true}
 		if !r.wait(ctx, &v) {
@@ -266,10 +280,14 @@ func resumable(err error) bool {
 
 func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 	req := api.ScanOpenRequest{
-		Table: f.table.name, Start: f.start, End: []byte(f.opts.end), Filter: f.filter,
-		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes,
+		Table: f.table.name, Start: f.start, End: f.end, Filter: f.filter,
+		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes, Reversed: f.opts.reversed, Rows: f.part(),
 	}
-	k := call{method: api.MethodScanOpen, table: f.table.name, row: f.start, id: &req.TableID, onlyID: f.id, safe: true}
+	row := f.start
+	if f.opts.reversed {
+		row = api.LastRow(f.end)
+	}
+	k := call{method: api.MethodScanOpen, table: f.table.name, row: row, id: &req.TableID, onlyID: f.id, safe: true}
 	k.encode = func(e *wire.Encoder) {
 		req.Parts = k.sentTo.loc != nil // otherwise the node may not know the option
 		req.Append(e)
@@ -298,15 +316,22 @@ func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
 // advancePast advances the position past the rows of a batch.
 func (f *fetcher) advancePast(r *api.ScanResult) error {
 	f.cursor = r.Cursor
+	at := &f.start
+	if f.opts.reversed {
+		at = &f.end
+	}
 	if r.Next != nil {
-		f.start = append(f.start[:0], r.Next...)
+		*at = append((*at)[:0], r.Next...)
 	} else if f.cursor != 0 {
 		last, err := lastKey(r)
 		if err != nil {
 			return err
 		}
 		if last != nil {
-			f.start = append(append(f.start[:0], last...), 0)
+			*at = append((*at)[:0], last...)
+			if !f.opts.reversed {
+				*at = append(*at, 0)
+			}
 		}
 	}
 	if f.left > 0 {
@@ -314,7 +339,10 @@ func (f *fetcher) advancePast(r *api.ScanResult) error {
 			f.done = true
 		}
 	}
-	if f.cursor == 0 && (r.Next == nil || f.opts.end != "" && string(f.start) >= f.opts.end) {
+	if f.cursor == 0 && r.Next == nil && f.more {
+		*at = append((*at)[:0], f.rest...)
+	}
+	if f.cursor == 0 && (r.Next == nil && !f.more || !f.skip()) {
 		f.done = true
 	}
 	return nil

@@ -32,6 +32,9 @@ type Config struct {
 	// HTTP is the address of metrics and health. Empty means 127.0.0.1:7108;
 	// "off" means none.
 	HTTP string
+	// Bigtable is the address of Cloud Bigtable's API, in plain text and without authentication: only for a node without Security. Empty
+	// and "off" mean none.
+	Bigtable string
 
 	// MemoryBytes is the memory that the node may use. Zero means a quarter of
 	// the machine's; at least 256 MiB.
@@ -121,6 +124,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Listen, "127.0.0.1:7106")
 	setDefault(&c.Gossip, "127.0.0.1:7107")
 	setDefault(&c.HTTP, "127.0.0.1:7108")
+	setDefault(&c.Bigtable, "off")
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
 		setDefault(&c.Name, "stele")
@@ -168,6 +172,9 @@ func (c Config) validate() error {
 	if c.TokenFile != "" && c.Security == "" {
 		return errors.New("a join token needs a folder for the keys")
 	}
+	if c.Bigtable != "off" && c.Security != "" {
+		return errors.New("the Bigtable API has no authentication yet, so a node with certificates cannot serve it")
+	}
 	if c.Gossip == "off" && (len(c.Join) > 0 || c.Expect > 1) {
 		return errors.New("gossip is off, so the node can neither join nor expect other nodes")
 	}
@@ -194,5 +201,9 @@ func (c Config) budget() budget.Budget {
 	if c.Encryption != (masterkeys.Source{}) {
 		folders = len(c.DataDirs)
 	}
-	return budget.Of(c.MemoryBytes, budget.Fixed{Locks: locks.AllBytes + locks.AllLeaderBytes, Cursors: c.MemoryBytes / dataapi.CursorMemoryShare, EncryptedFolders: folders})
+	gateway := int64(0)
+	if c.Bigtable != "off" {
+		gateway = c.MemoryBytes / gatewayMemoryShare
+	}
+	return budget.Of(c.MemoryBytes, budget.Fixed{Gateway: gateway, Locks: locks.AllBytes + locks.AllLeaderBytes, Cursors: c.MemoryBytes / dataapi.CursorMemoryShare, EncryptedFolders: folders})
 }

@@ -104,6 +104,7 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	moved("modify", ask(conn, api.MethodReadModifyWrite, &api.ReadModifyWriteRequest{Table: "parts", Row: there,
 		Rules: []table.Rule{{Op: table.RuleIncrement, Family: "f", Amount: 1}}}, nil))
 	moved("scan", ask(conn, api.MethodScanOpen, &api.ScanOpenRequest{Table: "parts", Start: there}, nil))
+	moved("scan in reverse from elsewhere", ask(conn, api.MethodScanOpen, &api.ScanOpenRequest{Table: "parts", End: there, Reversed: true}, nil))
 	moved("sample", ask(conn, api.MethodSampleRowKeys, &api.SampleRowKeysRequest{Table: "parts", Start: there}, nil))
 	var errs []error
 	batch := api.MutateRowsRequest{Table: "parts", Rows: []table.RowMutation{{Row: there, Mutations: set}, {Row: here, Mutations: set}}}

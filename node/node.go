@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/backups"
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/blockstore"
 	"github.com/steledb/stele/node/budget"
@@ -118,6 +119,7 @@ type Node struct {
 	limits      table.Limits
 	data        *dataapi.Service
 	blobs       *blobs.Service
+	backups     *backups.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service
@@ -127,6 +129,7 @@ type Node struct {
 	status      *status.Service
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
+	bigtable    bigtablePort
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -237,6 +240,9 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openData(ctx); err != nil {
 		return err
 	}
+	if err := n.bigtable.open(ctx, n); err != nil {
+		return err
+	}
 	n.candidate.Start(n.voter.ForMaster(), n.members, n.tabletsForMaster())
 	n.disks.Watch()
 	n.background.Go(n.keepSession)
@@ -254,6 +260,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		n.background.Go(func() { n.security.KeepRenewed(n.ctx) })
 	}
 	n.background.Go(n.blobs.CollectGarbage)
+	n.background.Go(n.backups.Run)
 	return nil
 }
 
@@ -323,14 +330,12 @@ func (n *Node) Close(ctx context.Context) error {
 // are left for the log.
 const lastCommits = 2 * time.Second
 
-// abandonment returns a context that ends lastCommits after ctx. Then the tablet servers give up what waits for their logs: row
-// latches and the shutdown of the port wait for those requests.
-func (n *Node) abandonment(ctx context.Context) (context.Context, context.CancelFunc) {
+// abandonment returns a context that ends lastCommits after ctx. Then giveUp makes the tablet servers give up what waits for their logs:
+// row latches and the shutdown of the port wait for those requests.
+func abandonment(ctx context.Context, giveUp func()) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(lastCommits, cancel) })
-	stop := context.AfterFunc(within, func() {
-		n.tabletServer.CancelWaits()
-	})
+	stop := context.AfterFunc(within, giveUp)
 	return within, func() { stop(); cancel() }
 }
 
@@ -338,12 +343,13 @@ func (n *Node) abandonment(ctx context.Context) (context.Context, context.Cancel
 // Raft group come later.
 func (n *Node) stopParts(ctx context.Context) error {
 	var errs []error
-	within, cancel := n.abandonment(ctx)
+	within, cancel := abandonment(ctx, n.tabletServer.CancelWaits)
 	defer cancel()
 	n.candidate.Stop()
 	if n.voter != nil { // so that the others need not detect that this node is gone
 		n.voter.TransferLeadership(ctx)
 	}
+	n.bigtable.shutdown(ctx)
 	// Cancel what waits for METADATA: it may be this node that no longer serves it.
 	if n.client != nil {
 		errs = append(errs, n.client.Close())

@@ -12,7 +12,8 @@ import (
 //	["pass"] ["block"] ["sink"] ["strip"]
 //	["row", re] ["family", re] ["qualifier", re] ["value", re]
 //	["sample", p] ["label", s]
-//	["columns", family, range] ["values", range] ["timestamps", start, end]
+//	["columns", family, range] ["values", range] ["value_mask", mask]
+//	["timestamps", start, end]
 //	["cells_limit", n] ["cells_offset", n] ["versions", n]
 //	["chain", f…] ["interleave", f…] ["condition", predicate, true, false]
 //
@@ -81,6 +82,9 @@ func appendLeaf(e *wire.Encoder, f Filter, head func(int)) {
 	case ValueRange:
 		head(1)
 		appendRange(e, (*ByteRange)(&f))
+	case ValueMask:
+		head(1)
+		e.Bin([]byte(f))
 	case TimestampRange:
 		head(2)
 		e.Int(f.Start)
@@ -190,7 +194,7 @@ func (f *filterDecoder) filter(s scope) (Filter, error) {
 // filterArgs is the number of arguments of each filter.
 var filterArgs = [numKinds]struct{ least, most int }{
 	kindRowRegex: {1, 1}, kindRowSample: {1, 1}, kindFamilyRegex: {1, 1}, kindQualifierRegex: {1, 1},
-	kindValueRegex: {1, 1}, kindColumnRange: {2, 2}, kindValueRange: {1, 1}, kindTimestampRange: {2, 2},
+	kindValueRegex: {1, 1}, kindColumnRange: {2, 2}, kindValueRange: {1, 1}, kindValueMask: {1, 1}, kindTimestampRange: {2, 2},
 	kindCellsPerRowLimit: {1, 1}, kindCellsPerRowOffset: {1, 1}, kindCellsPerColumnLimit: {1, 1},
 	kindApplyLabel: {1, 1}, kindCondition: {3, 3},
 	kindChain: {1, 1 << 30}, kindInterleave: {1, 1 << 30},
@@ -265,6 +269,8 @@ func (f *filterDecoder) leafOfBytes(s *scope) (Filter, error) {
 		return QualifierRegex(text), nil
 	case kindValueRegex:
 		return ValueRegex(text), nil
+	case kindValueMask:
+		return ValueMask(text), nil
 	case kindApplyLabel:
 		return ApplyLabel(text), nil
 	case kindColumnRange:

@@ -150,6 +150,7 @@ func TestSchemaRoundTrip(t *testing.T) {
 			}
 			want, _ = want.AddFamily(f)
 		}
+		want.Granularity = Granularity(pick(t, "granularity", int(numGranularities)))
 		b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeSchema(&d, nil)
@@ -169,6 +170,8 @@ func TestWireForms(t *testing.T) {
 	filter := func(f Filter) func(*wire.Encoder) { return func(e *wire.Encoder) { AppendFilter(e, f) } }
 	mutation := func(m Mutation) func(*wire.Encoder) { return func(e *wire.Encoder) { AppendMutation(e, &m) } }
 	schema := mustSchema(t, "f:versions=2,group=g,block=1KiB,bloom=row,compression=none,in-memory")
+	millis := mustSchema(t, "f").Clone()
+	millis.Granularity = GranularityMillis
 	for _, tc := range []struct {
 		write func(*wire.Encoder)
 		want  string // as a MessagePack dump
@@ -205,12 +208,15 @@ func TestWireForms(t *testing.T) {
 		{filter(CellsPerColumnLimit(3)), `["versions" 3]`},
 		{filter(ColumnRange{"f", ByteRange{Closed(q), Open(v)}}), `["columns" "f" {"start_closed":<q> "end_open":<v>}]`},
 		{filter(ValueRange{Open(q), Closed(v)}), `["values" {"start_open":<q> "end_closed":<v>}]`},
+		{filter(ValueMask("q\x01")), "[\"value_mask\" <q\x01>]"},
 		{filter(ValueRange{}), `["values" {}]`},
 		{filter(Chain{PassAll{}, Interleave{Sink{}, nil}}), `["chain" ["pass"] ["interleave" ["sink"] nil]]`},
 		{filter(Condition{PassAll{}, nil, BlockAll{}}), `["condition" ["pass"] nil ["block"]]`},
 		{func(e *wire.Encoder) { AppendSchema(e, schema) }, `{"name":"web" "id":7 "next_family_id":2 ` +
 			`"families":[{"name":"f" "id":1 "gc":"versions=2" "group":"g"}] "groups":[{"name":"default"} ` +
 			`{"name":"g" "block_bytes":1024 "compression":"none" "bloom":"row" "in_memory":true}]}`},
+		{func(e *wire.Encoder) { AppendSchema(e, millis) }, `{"format":2 "granularity":"millis" "name":"web" "id":7 "next_family_id":2 ` +
+			`"families":[{"name":"f" "id":1 "group":"default"}] "groups":[{"name":"default"}]}`},
 	} {
 		d := wire.NewDecoder(wiretest.Encode(tc.write))
 		if got := dump(&d); got != tc.want {

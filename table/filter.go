@@ -25,6 +25,7 @@ const (
 	kindValueRegex
 	kindColumnRange
 	kindValueRange
+	kindValueMask
 	kindTimestampRange
 	kindCellsPerRowLimit
 	kindCellsPerRowOffset
@@ -73,6 +74,9 @@ type (
 
 	// ValueRange emits the cells whose values are in a range.
 	ValueRange ByteRange
+
+	// ValueMask emits the cells whose values are as long as the mask and have all of its bits set.
+	ValueMask string
 
 	// TimestampRange emits the cells with timestamps in [Start, End), in microseconds. The range
 	// may be empty: End may equal Start.
@@ -123,6 +127,7 @@ func (QualifierRegex) kind() filterKind      { return kindQualifierRegex }
 func (ValueRegex) kind() filterKind          { return kindValueRegex }
 func (ColumnRange) kind() filterKind         { return kindColumnRange }
 func (ValueRange) kind() filterKind          { return kindValueRange }
+func (ValueMask) kind() filterKind           { return kindValueMask }
 func (TimestampRange) kind() filterKind      { return kindTimestampRange }
 func (CellsPerRowLimit) kind() filterKind    { return kindCellsPerRowLimit }
 func (CellsPerRowOffset) kind() filterKind   { return kindCellsPerRowOffset }

@@ -51,7 +51,7 @@ type node struct {
 	kind filterKind
 	// m is the pattern of the regex kinds.
 	m *matcher
-	// family and keys belong to ColumnRange; ValueRange uses only keys.
+	// family and keys belong to ColumnRange; ValueRange uses only keys, and ValueMask only their start.
 	family string
 	keys   ByteRange
 	// start and end bound a nonempty TimestampRange. An end of 0 means unbounded.
@@ -160,7 +160,7 @@ func (c *compiler) compile(f Filter, s scope) (*node, error) {
 		return c.compileCondition(n, f, s)
 	case RowSample, CellsPerRowLimit, CellsPerRowOffset, CellsPerColumnLimit, TimestampRange:
 		return c.compileNumbers(n, f, s)
-	case ColumnRange, ValueRange, ApplyLabel:
+	case ColumnRange, ValueRange, ValueMask, ApplyLabel:
 		return c.compileBytes(n, f, s)
 	case RowRegex:
 		c.keyed = true
@@ -264,6 +264,8 @@ func (c *compiler) compileBytes(n *node, f Filter, s scope) (*node, error) {
 		n.family, n.keys = f.Family, f.Qualifiers
 	case ValueRange:
 		n.keys = ByteRange(f)
+	case ValueMask:
+		n.keys.Start = Closed([]byte(f))
 	case ApplyLabel:
 		if !validLabel(string(f)) {
 			return nil, s.bad("a label is not 1 to 15 of a-z 0-9 -")
@@ -364,7 +366,7 @@ var kindNames = [numKinds]string{
 	kindPass: "pass", kindBlock: "block", kindSink: "sink",
 	kindRowRegex: "row", kindRowSample: "sample",
 	kindFamilyRegex: "family", kindQualifierRegex: "qualifier", kindValueRegex: "value",
-	kindColumnRange: "columns", kindValueRange: "values", kindTimestampRange: "timestamps",
+	kindColumnRange: "columns", kindValueRange: "values", kindValueMask: "value_mask", kindTimestampRange: "timestamps",
 	kindCellsPerRowLimit: "cells_limit", kindCellsPerRowOffset: "cells_offset",
 	kindCellsPerColumnLimit: "versions",
 	kindStripValue:          "strip", kindApplyLabel: "label",

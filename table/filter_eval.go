@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"encoding/binary"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -305,8 +306,28 @@ func (j *selector) keeps(c *Cell) bool {
 		return j.e.match(n.m, c.Value)
 	case kindValueRange:
 		return n.keys.Contains(c.Value)
+	case kindValueMask:
+		return hasBits(c.Value, n.keys.Start.Value)
 	case kindTimestampRange:
 		return c.Timestamp >= n.start && (n.end == 0 || c.Timestamp < n.end)
 	}
 	panic("BUG: no selector for filter " + kindNames[n.kind])
+}
+
+// hasBits reports whether value is as long as mask and has all of its bits set.
+func hasBits(value, mask []byte) bool {
+	if len(value) != len(mask) {
+		return false
+	}
+	for ; len(mask) >= 8; value, mask = value[8:], mask[8:] {
+		if m := binary.NativeEndian.Uint64(mask); binary.NativeEndian.Uint64(value)&m != m {
+			return false
+		}
+	}
+	for i, m := range mask {
+		if value[i]&m != m {
+			return false
+		}
+	}
+	return true
 }

@@ -197,7 +197,7 @@ func (w demander) demand(n *node, d demand) demand {
 		d.values = false
 	case kindFamilyRegex, kindColumnRange, kindQualifierRegex:
 		return w.demandColumns(n, d)
-	case kindValueRegex, kindValueRange:
+	case kindValueRegex, kindValueRange, kindValueMask:
 		d.dropCellLimit()
 		d.versions = 0
 		d.values = true

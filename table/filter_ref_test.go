@@ -107,6 +107,15 @@ func (r *refRow) eval(n *refNode, in []Cell) []Cell {
 		return pick(func(_ int, c Cell) bool { return c.Family == f.Family && refInRange(f.Qualifiers, c.Qualifier) })
 	case ValueRange:
 		return pick(func(_ int, c Cell) bool { return refInRange(ByteRange(f), c.Value) })
+	case ValueMask:
+		return pick(func(_ int, c Cell) bool {
+			for i := range min(len(f), len(c.Value)) {
+				if c.Value[i]|^f[i] != 0xff {
+					return false
+				}
+			}
+			return len(f) == len(c.Value)
+		})
 	case TimestampRange:
 		return pick(func(_ int, c Cell) bool { return c.Timestamp >= f.Start && f.End.Contains(c.Timestamp) })
 	case CellsPerRowLimit:
@@ -229,7 +238,7 @@ func genRange(t *rapid.T, of []string) ByteRange {
 var (
 	allLeaves = []filterKind{
 		kindPass, kindBlock, kindSink, kindRowRegex, kindRowSample, kindFamilyRegex, kindQualifierRegex, kindValueRegex,
-		kindColumnRange, kindValueRange, kindTimestampRange, kindCellsPerRowLimit, kindCellsPerRowOffset,
+		kindColumnRange, kindValueRange, kindValueMask, kindTimestampRange, kindCellsPerRowLimit, kindCellsPerRowOffset,
 		kindCellsPerColumnLimit, kindStripValue, kindApplyLabel,
 	}
 	// countingLeaves are the filters whose order in a chain matters most.
@@ -276,6 +285,8 @@ func genLeaf(t *rapid.T, kind filterKind, labels bool) Filter {
 		return ColumnRange{sample(t, "family", genFamilies), genRange(t, genQualifiers)}
 	case kindValueRange:
 		return ValueRange(genRange(t, genValues))
+	case kindValueMask:
+		return ValueMask(sample(t, "mask", []string{"", "\x00", "1", "\x01", "\x10\x02", "ab\x0a", "\x40\x40"}))
 	}
 	return genNumbers(t, kind, labels)
 }

@@ -15,7 +15,7 @@ func FuzzFilterDecode(f *testing.F) {
 		nil, Chain{FamilyRegex("a.*"), CellsPerColumnLimit(1), StripValue{}},
 		Interleave{Chain{ApplyLabel("x"), Sink{}}, ColumnRange{"f", ByteRange{Closed([]byte("a")), Open([]byte("b"))}}},
 		Condition{ValueRegex(`a\C*`), PassAll{}, BlockAll{}}, TimestampRange{1, Before(2)}, RowSample(0.5),
-		Chain{CellsPerRowOffset(1), CellsPerRowLimit(2)}, ValueRange{Open([]byte("a")), Closed([]byte("b"))},
+		Chain{CellsPerRowOffset(1), CellsPerRowLimit(2)}, ValueRange{Open([]byte("a")), Closed([]byte("b"))}, ValueMask("\x01"),
 		QualifierRegex("(a|b)+"), RowRegex("com.*"),
 	} {
 		f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendFilter(e, filter) }))

@@ -79,6 +79,7 @@ func TestLimitsAreExact(t *testing.T) {
 		{"two patterns", 6, bytes, Chain{RowRegex("abcd"), FamilyRegex("ef")}},
 		{"a range of columns", 6, bytes, ColumnRange{"f", ByteRange{Closed([]byte("aa")), Open([]byte("bbb"))}}},
 		{"a range of values", 5, bytes, ValueRange{Closed([]byte("aa")), Open([]byte("bbb"))}},
+		{"a mask of values", 3, bytes, ValueMask("abc")},
 	} {
 		cases = append(cases, limited{"compile " + f.name, f.n, f.limit, compiled(f.f)}, limited{"decode " + f.name, f.n, f.limit, decoded(f.f)})
 	}
@@ -343,7 +344,7 @@ func TestTimeRangeBounds(t *testing.T) {
 		{0, TimestampEnd{}, true}, {-1, TimestampEnd{}, false}, {0, Before(1), true}, {1, Before(1), false}, {2, Before(1), false}, {1, Before(2), true},
 		{0, Before(-1), false}, {0, Before(0), false},
 	} {
-		if err := checkTimeRange(c.start, c.end); (err == nil) != c.good {
+		if err := checkTimeRange(c.start, c.end, GranularityMicros); (err == nil) != c.good {
 			t.Errorf("range from %d to %+v: %v", c.start, c.end, err)
 		}
 	}

@@ -159,3 +159,47 @@ func BenchmarkSplit(b *testing.B) {
 	b.ReportMetric(float64(worst.Microseconds())/1000, "ms-split-pause-max")
 	b.ReportMetric(float64(slowest.Load())/1e6, "ms-write-max")
 }
+
+// BenchmarkScanOfTablet scans a tablet of 50,000 rows, forward and reversed: in a memtable, in a file, in five files
+// with parts of all rows, and rows of ten cells.
+func BenchmarkScanOfTablet(b *testing.B) {
+	const rows = 50_000
+	for _, c := range []struct {
+		name         string
+		files, cells int
+		bytes        int
+	}{{"memtable", 0, 1, 100}, {"file", 1, 1, 100}, {"values of 1 KB", 1, 1, 1000}, {"5 files", 5, 1, 100}, {"10 cells", 1, 10, 20}} {
+		e := newEnv(b, Config{MemtablesBytesMax: 1 << 30, CacheBytes: 256 << 20, FilesMerge: 20}, "f:compression=none")
+		for f := range max(c.files, 1) {
+			for i := f; i < rows/c.cells; i += max(c.files, 1) {
+				ms := make([]table.Mutation, c.cells)
+				for q := range ms {
+					ms[q] = table.Set("f", fmt.Appendf(nil, "q%d", q), 1, randomValue(c.bytes))
+				}
+				e.mustApply(fmt.Sprintf("row%06d", i*7919%(rows/c.cells)), ms...)
+			}
+			if c.files > 0 {
+				if err := e.Compact(context.Background(), testTable, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		for _, reversed := range []bool{false, true} {
+			name := "forward"
+			if reversed {
+				name = "reversed"
+			}
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					n := 0
+					_, err := e.Scan(context.Background(), testTable, Range{Reversed: reversed}, nil, func([]byte, []table.Cell) error { n++; return nil })
+					if err != nil || n != rows/c.cells {
+						b.Fatal(n, err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(rows/c.cells), "ns/row")
+			})
+		}
+	}
+}

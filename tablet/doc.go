@@ -67,6 +67,10 @@
 // returns the same result before and after a compaction. This requires a policy of versions=n to be
 // sticky: see gcpolicy. The time against which ages are measured never goes back while a server runs.
 //
+// A reversed scan steps back by row, not by entry: within a row, deletions come before what they cover, so a
+// row is always read forward. Each source is at its last entry below the previous row; those that have
+// entries of the largest row among these seek to its start, are merged as in a forward scan, and step back.
+//
 // Server timestamps are assigned under the commit log's lock, in sequence order. A server that
 // loads a tablet continues above the tablet's last timestamp.
 //

@@ -400,4 +400,5 @@ func (r *rows) closeSources() {
 	clear(r.merge.heap[:cap(r.merge.heap)])
 	r.iters, r.mems, r.cached, r.sources = r.iters[:0], r.mems[:0], r.cached[:0], r.sources[:0]
 	r.merge.reset(nil)
+	r.back.release()
 }

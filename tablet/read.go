@@ -216,25 +216,19 @@ func (r *rows) init(ctx context.Context, t *Tablet, sc *schema, snap uint64, f *
 	r.judge.Init(t.server.gcClock.Now(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
-	r.most, r.paused = nil, false
+	r.most, r.paused, r.inRow = nil, false, false
 	r.gate = t.server.largeReads
 	return nil
 }
 
-// Range is the row range of a scan: Start <= row < End, where nil means no bound.
-type Range struct{ Start, End []byte }
-
-// passed reports whether the range ends at or before key.
-func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >= string(rg.End) }
-
-// Scan reads rows in order through f and calls emit for each row of which any cell is left. A nil f
-// passes every cell. Scan returns nil when the range is finished, or the key to resume at when emit
-// or most ends it; most may be nil. Each row is whole and consistent by itself, but rows are not
-// consistent with each other. On any error but the one below, the emitted rows must be discarded.
+// Scan reads rows in the order of rg through f and calls emit for each row of which any cell is left. A
+// nil f passes every cell. Scan returns nil when the range is finished, or the key to resume at when emit
+// or most ends it: see Range.Resume. most may be nil. Each row is whole and consistent by itself, but rows
+// are not consistent with each other. On any error but the one below, the emitted rows must be discarded.
 // Errors: as ReadRow.
 //
-// A scan that reaches a row that is not served here ends with api.ErrNotServing and that row as
-// next. The emitted rows are then all rows before it.
+// A scan that reaches a row that is not served here ends with api.ErrNotServing and the key to resume at
+// that row as next. The emitted rows are then all rows before it.
 func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *ScanBounds, emit Emit) (next []byte, err error) {
 	// of the first tablet; while it is current, all tablets have the same
 	var sc *schema
@@ -254,7 +248,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	r.rows.yields = true
 	// inside: the scan resumes in the middle of a tablet; passed: it has finished one
 	inside, passed := false, false
-	for !rg.passed(rg.Start) {
+	for !rg.empty() {
 		if err := s.checkServing(); err != nil {
 			return nil, err
 		}
@@ -262,14 +256,14 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 			return nil, fmt.Errorf("scan: %w", context.Cause(ctx))
 		}
 		if passed && (most.over() || most != nil && r.eval.Tired()) {
-			return rg.Start, nil
+			return rg.Next(), nil
 		}
-		t, err := as.tabletOf(ctx, tableName, rg.Start)
+		t, err := as.tabletOfRange(ctx, tableName, &rg)
 		if errors.Is(err, api.ErrNotServing) {
 			if most != nil {
 				most.Inside = inside
 			}
-			return append([]byte{}, rg.Start...), err
+			return append([]byte{}, rg.Next()...), err
 		}
 		if err != nil {
 			return nil, err
@@ -287,7 +281,8 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if lacksMemory(err) {
 			if err = r.rows.awaitMemory(ctx); err == nil {
 				if next != nil {
-					rg.Start, inside = next, true
+					rg.Resume(next)
+					inside = true
 				}
 				continue
 			}
@@ -298,10 +293,10 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if err != nil {
 			return nil, err
 		}
-		if next != nil || len(t.end) == 0 {
+		if next != nil || !rg.pass(t) {
 			return next, nil
 		}
-		rg.Start, inside, passed = append(bytes.Clone(t.end), 0), false, true
+		inside, passed = false, true
 	}
 	return nil, nil
 }
@@ -318,24 +313,29 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	if rs.most = most; most != nil {
 		most.Partly = most.Partly || !rs.selection.visible.all()
 	}
-	r.row = r.row[:0]
-	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
-		r.row = ikey.AppendRowEnd(r.row, t.start)
-	} else if len(rg.Start) > 0 {
-		r.row = ikey.AppendRow(r.row, rg.Start)
-	}
-	if len(t.end) > 0 {
-		r.end = ikey.AppendRowEnd(r.end[:0], t.end)
-		rs.end = r.end
-	}
-	if rg.End != nil && (len(t.end) == 0 || string(rg.End) <= string(t.end)) {
-		r.end = ikey.AppendRow(r.end[:0], rg.End)
-		rs.end = r.end
-	}
-	rs.sourcesOf(v, nil, sstable.IterOptions{Gate: rs})
 	defer rs.closeSources()
+	switch {
+	case rg.Rows != nil:
+		return r.scanSet(ctx, t, v, rg, f, most, emit)
+	case rg.Reversed:
+		return r.scanBack(t, v, rg, f, most, emit)
+	}
+	r.setBounds(t, rg)
+	r.startForward(v)
+	return r.scanForward(f, most, emit)
+}
+
+// startForward seeks in all sources to the start of the range.
+func (r *reader) startForward(v *view) {
+	rs := &r.rows
+	rs.sourcesOf(v, nil, sstable.IterOptions{Gate: rs})
 	rs.merge.reset(rs.sources)
 	rs.merge.seekGE(r.row)
+}
+
+// scanForward reads the rows of the sources up to the end of the range. It returns as scan.
+func (r *reader) scanForward(f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
+	rs := &r.rows
 	for {
 		key, ok := rs.next()
 		if rs.paused {
@@ -361,6 +361,26 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	}
 }
 
+// setBounds sets row to the internal key at which the part of a range in t starts, and the end of rows to
+// that at which it ends; nil means that it has no end.
+func (r *reader) setBounds(t *Tablet, rg Range) {
+	rs := &r.rows
+	r.row, rs.end = r.row[:0], nil
+	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
+		r.row = ikey.AppendRowEnd(r.row, t.start)
+	} else if len(rg.Start) > 0 {
+		r.row = ikey.AppendRow(r.row, rg.Start)
+	}
+	if len(t.end) > 0 {
+		r.end = ikey.AppendRowEnd(r.end[:0], t.end)
+		rs.end = r.end
+	}
+	if rg.End != nil && (len(t.end) == 0 || string(rg.End) <= string(t.end)) {
+		r.end = ikey.AppendRow(r.end[:0], rg.End)
+		rs.end = r.end
+	}
+}
+
 // ScanBounds bounds the work of one Scan, which may end without a result. A scan reads at least one row,
 // and whole rows only.
 type ScanBounds struct {
@@ -381,9 +401,14 @@ type ScanBounds struct {
 	begun, late bool
 }
 
+// reached reports whether a bound is reached.
+func (m *ScanBounds) reached() bool {
+	return m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows)
+}
+
 // enough reports whether the scan ends before the next row. Otherwise it counts that row.
 func (m *ScanBounds) enough() bool {
-	if m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows) {
+	if m.reached() {
 		return true
 	}
 	m.begun = true

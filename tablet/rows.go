@@ -26,6 +26,13 @@ type rows struct {
 	limit     int64 // bytes of cells that one row may have
 	end       []byte
 
+	// Of a reversed scan: its lower bound, the upper bound of the current row, and whether that row is not
+	// finished yet.
+	back     backward
+	start    []byte
+	rowLimit []byte
+	inRow    bool
+
 	// key is the prefix of the current entry's key: row part, family part, column part, which end
 	// at the offsets.
 	key                 []byte

@@ -2,9 +2,118 @@ package tablet
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
+
+// Range is the row range of a scan: Start <= row < End, where nil means no bound.
+type Range struct {
+	Start, End []byte
+	// Reversed means that the rows are read from the last to the first.
+	Reversed bool
+	// Rows limits the range to the rows of a set, unless it is nil.
+	Rows *table.RowSet
+}
+
+// empty reports whether the range has no rows. It moves the bound from which the range is read to the next of
+// Rows.
+func (rg *Range) empty() bool {
+	switch i := 0; {
+	case rg.Rows == nil:
+	case rg.Reversed:
+		if i = rg.Rows.Last(rg.End); i < 0 {
+			return true
+		}
+		if end := rg.Rows.At(i).End; len(end) > 0 && (rg.End == nil || string(end) < string(rg.End)) {
+			rg.End = end
+		}
+	default:
+		if i = rg.Rows.First(rg.Start); i == rg.Rows.Len() {
+			return true
+		}
+		if start := rg.Rows.At(i).Start; string(start) > string(rg.Start) {
+			rg.Start = start
+		}
+	}
+	return rg.End != nil && string(rg.Start) >= string(rg.End)
+}
+
+// piece returns the part of the range that is in a range of Rows.
+func (rg *Range) piece(i int) Range {
+	in := rg.Rows.At(i)
+	p := Range{Start: rg.Start, End: rg.End}
+	if string(in.Start) > string(p.Start) {
+		p.Start = in.Start
+	}
+	if len(in.End) > 0 && (p.End == nil || string(in.End) < string(p.End)) {
+		p.End = in.End
+	}
+	return p
+}
+
+// Next returns the bound from which the range is read.
+func (rg *Range) Next() []byte {
+	if rg.Reversed {
+		return rg.End
+	}
+	return rg.Start
+}
+
+// NextRow returns a row that is in the tablet from which the range is read.
+func (rg *Range) NextRow() []byte {
+	if rg.Reversed {
+		return api.LastRow(rg.End)
+	}
+	return rg.Start
+}
+
+// Resume limits the range to the rows that remain when a scan of it ended with next: those from next on or,
+// if it is reversed, below next.
+func (rg *Range) Resume(next []byte) {
+	if rg.Reversed {
+		rg.End = next
+	} else {
+		rg.Start = next
+	}
+}
+
+// pass limits the range to the rows that remain after those of t were read. It returns false if t is the
+// last tablet in the direction of the scan.
+func (rg *Range) pass(t *Tablet) bool {
+	bound := t.end
+	if rg.Reversed {
+		bound = t.start
+	}
+	if len(bound) == 0 {
+		return false
+	}
+	rg.Resume(append(bytes.Clone(bound), 0))
+	return true
+}
+
+// tabletOfRange returns the tablet with the next rows of a range. Errors: as tabletOf.
+func (as For) tabletOfRange(ctx context.Context, tableName string, rg *Range) (*Tablet, error) {
+	if !rg.Reversed || rg.End != nil {
+		return as.tabletOf(ctx, tableName, rg.NextRow())
+	}
+	for {
+		sv, err := as.s.served.table(tableName)
+		if err != nil {
+			return nil, err
+		}
+		n := len(sv.tablets)
+		if n == 0 || len(sv.tablets[n-1].end) > 0 {
+			return nil, fmt.Errorf("table %q, its last row: %w", tableName, api.ErrNotServing)
+		}
+		t, err := as.tabletOf(ctx, tableName, append(bytes.Clone(sv.tablets[n-1].start), 0))
+		if err != nil || len(t.end) == 0 { // otherwise it was split meanwhile
+			return t, err
+		}
+	}
+}
 
 // selection is what a read needs of each row, as far as its filter's hints show.
 type selection struct {

@@ -10,7 +10,7 @@ import (
 
 // ScanOpenRequest holds the parameters of scan_open:
 //
-//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts
+//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed, rows
 type ScanOpenRequest struct {
 	TableOptions
 	Table string
@@ -24,6 +24,10 @@ type ScanOpenRequest struct {
 	// Parts means that the caller continues on other nodes when the scan reaches the end of what
 	// the node serves: see ScanResult.
 	Parts bool
+	// Reversed means that the rows are read from the last to the first.
+	Reversed bool
+	// Rows limits the rows further to those of a set; nil means all.
+	Rows *table.RowSet
 
 	names names
 }
@@ -36,7 +40,12 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 			n++
 		}
 	}
-	if r.Parts {
+	for _, set := range []bool{r.Parts, r.Reversed} {
+		if set {
+			n++
+		}
+	}
+	if r.Rows != nil {
 		n++
 	}
 	e.Array(1 + min(n, 1))
@@ -49,8 +58,18 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	appendCount(e, "limit", r.Limit)
 	appendCount(e, "batch_rows", int64(r.BatchRows))
 	appendCount(e, "batch_bytes", int64(r.BatchBytes))
-	if r.Parts {
-		e.Str("parts")
+	appendSet(e, "parts", r.Parts)
+	appendSet(e, "reversed", r.Reversed)
+	if r.Rows != nil {
+		e.Str("rows")
+		table.AppendRowSet(e, r.Rows)
+	}
+}
+
+// appendSet writes an option that is true.
+func appendSet(e *wire.Encoder, key string, set bool) {
+	if set {
+		e.Str(key)
 		e.Bool(true)
 	}
 }
@@ -95,10 +114,26 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 		r.BatchBytes = int(min(countOption(d, "batch_bytes"), ScanBatchBytesMax))
 	case "parts":
 		r.Parts = d.Bool()
+	case "reversed":
+		r.Reversed = d.Bool()
+	case "rows":
+		r.Rows = rowSetOption(d)
 	default:
 		return r.TableOptions.option(key, d)
 	}
 	return true
+}
+
+// rowSetOption reads a set of rows, or nil for all rows.
+func rowSetOption(d *wire.Decoder) *table.RowSet {
+	if d.IsNil() {
+		return nil
+	}
+	set, err := table.DecodeRowSet(d)
+	if err != nil && d.Err() == nil {
+		d.Fail(err)
+	}
+	return set
 }
 
 // Range returns the combination of Start, End and Prefix as [start, end), where an empty end means
@@ -125,6 +160,23 @@ func PrefixEnd(prefix []byte) []byte {
 		}
 	}
 	return nil
+}
+
+// lastRow is above all rows.
+var lastRow = bytes.Repeat([]byte{0xff}, int(defaultLimits.RowKeyBytes)+1)
+
+// LastRow returns a row that is in the same tablet as the last possible row below end: that row itself if
+// there is a last one, and otherwise end. An empty end means no end; then it returns a key above all rows. The
+// result must not be changed.
+func LastRow(end []byte) []byte {
+	n := len(end) - 1
+	if n < 0 {
+		return lastRow
+	}
+	if end[n] == 0 {
+		return end[:n]
+	}
+	return end
 }
 
 // ScanNextRequest holds the parameters of scan_next and of scan_close:
@@ -180,8 +232,8 @@ func (w *ScanWriter) Rows() int { return w.rows }
 // Bytes returns the size of the result so far.
 func (w *ScanWriter) Bytes() int { return w.e.Len() - w.mark }
 
-// End completes the result. next is the row key at which the scan continues: with the cursor or, if
-// that is 0, on another node. If both are empty, the scan is finished.
+// End completes the result. next is the row key at which the scan continues, or below which if it is
+// reversed: with the cursor or, if that is 0, on another node. If both are empty, the scan is finished.
 func (w *ScanWriter) End(cursor uint64, next []byte) {
 	w.e.SetArray32(w.mark, w.rows)
 	w.e.Str("cursor")
@@ -205,8 +257,9 @@ type ScanResult struct {
 	// Cursor is 0 if the node has no more rows for the scan. The scan is finished if Next is empty
 	// as well.
 	Cursor uint64
-	// Next is the row key at which the scan continues. Without a Cursor, which happens in scans by
-	// Parts, it continues with a new scan_open on the server of that row.
+	// Next is the row key at which the scan continues. A reversed scan continues with the rows below it, or
+	// with all if it is empty. Without a Cursor, which happens in scans by Parts, it continues with a new
+	// scan_open on the server of that row, or of LastRow of it.
 	Next []byte
 }
 

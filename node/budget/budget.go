@@ -31,6 +31,7 @@ type Budget struct {
 type Fixed struct {
 	Locks   int64 // of the lock service: users' state, and the leader's for their sessions
 	Cursors int64 // of open scans: keys and filter programs
+	Gateway int64 // of calls of Cloud Bigtable's API
 	// EncryptedFolders is the number of data directories whose files are encrypted.
 	EncryptedFolders int
 }
@@ -69,7 +70,7 @@ func Of(m int64, fixed Fixed) Budget {
 		b.Sorts = 2
 	}
 	b.BlobWindow, b.Copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
-	rest := all - b.Locks - b.Cursors - b.RPC - b.Compaction - b.Learn - b.logBytes() - b.blobBytes() - b.encryption - sstable.ZstdMemory
+	rest := all - b.Locks - b.Cursors - b.Gateway - b.RPC - b.Compaction - b.Learn - b.logBytes() - b.blobBytes() - b.encryption - sstable.ZstdMemory
 	b.Memtables, b.Results, b.Large = rest*5/16, rest*2/16, rest/16
 	b.Cache = rest - b.Memtables - b.Results - b.Large
 	b.MetadataMemtables, b.MetadataCache = min(m/80, 64<<20), min(m/40, 256<<20)

@@ -30,6 +30,12 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 		if sum > b.Runtime {
 			t.Errorf("memory %d: %d are given away", memory, sum)
 		}
+		with := fixed(memory, 0)
+		with.Gateway = memory / 10
+		g := Of(memory, with)
+		if less := (b.Memtables + b.Cache + b.Results + b.Large) - (g.Memtables + g.Cache + g.Results + g.Large); less < g.Gateway-4 || less > g.Gateway+4 || g.Memtables < b.Memtables/2 {
+			t.Errorf("memory %d: %d for the gateway of %d", memory, less, g.Gateway)
+		}
 		for _, folders := range []int{1, 100} {
 			e := Of(memory, fixed(memory, folders))
 			more := (b.Memtables + b.Cache + b.Results + b.Large) - (e.Memtables + e.Cache + e.Results + e.Large)

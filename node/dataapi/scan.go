@@ -30,8 +30,8 @@ type scan struct {
 	parts      bool // the client continues on another server where this node's tablets end
 	owner      string
 
-	// resume is the key at which the client would continue without the cursor: rg.Start, or an earlier key if the client may not see what
-	// is between.
+	// resume is the key at which the client would continue without the cursor: rg.Next, or a key that was passed earlier if the client may
+	// not see what is between.
 	resume []byte
 }
 
@@ -41,11 +41,12 @@ func newScan(r *api.ScanOpenRequest, owner string) *scan {
 	start = bytes.Clone(start)
 	s := &scan{
 		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: start}, resume: start, owner: owner,
+		rg: tablet.Range{Start: start, Reversed: r.Reversed, Rows: r.Rows}, owner: owner,
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
 	}
+	s.resume = s.rg.Next()
 	if r.Limit > 0 {
 		s.left = r.Limit
 	}
@@ -79,8 +80,8 @@ func (d *Service) scanOpen(c *rpc.Call) {
 
 // bytes returns the memory of an open scan without its filter, which scans share.
 func (s *scan) bytes() int64 {
-	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
-	if cap(s.resume) > 0 && (cap(s.rg.Start) == 0 || &s.resume[:1][0] != &s.rg.Start[:1][0]) {
+	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End)) + s.rg.Rows.Bytes()
+	if at := s.rg.Next(); cap(s.resume) > 0 && (cap(at) == 0 || &s.resume[:1][0] != &at[:1][0]) {
 		b += int64(cap(s.resume))
 	}
 	return b
@@ -158,15 +159,15 @@ func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 func (d *Service) finishBatch(a *authz.Access, cur *cursor, b *batch, err error) (kept bool, _ error) {
 	s := cur.scan
 	switch {
-	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
+	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Next()):
 		// There are rows before the first one that is not served here. Without Parts the next
 		// call gets the error: the client may not see where that row is.
 		return d.endBatch(b, cur, s.parts && bytes.Equal(b.resume, b.next))
 	case err != nil:
-		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Start) {
+		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Next()) {
 			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
 		}
-		return false, d.Tablets.Misrouted(a, err, s.table, s.id, s.rg.Start)
+		return false, d.Tablets.Misrouted(a, err, s.table, s.id, s.rg.NextRow())
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
 		return false, nil
@@ -232,7 +233,10 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 			}
 			b.rows.Row(key, cells)
 			if most.Partly {
-				last = append(append(last[:0], key...), 0)
+				last = append(last[:0], key...)
+				if !s.rg.Reversed {
+					last = append(last, 0)
+				}
 			}
 			if s.left--; s.left == 0 || b.rows.Rows() >= s.batchRows || b.rows.Bytes() >= size {
 				return tablet.ErrLast
@@ -259,7 +263,8 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 // endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.
 func (d *Service) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
 	s := cur.scan
-	s.rg.Start, s.resume = b.next, b.resume
+	s.rg.Resume(b.next)
+	s.resume = b.resume
 	if elsewhere {
 		b.rows.End(0, b.next)
 		return false, nil

@@ -165,8 +165,8 @@ func (t *Table) encloses(n nodes, s splice, key []byte) bool {
 	return (s.prev == t.head || bytes.Compare(n.key(s.prev), key) < 0) && (s.next == 0 || bytes.Compare(key, n.key(s.next)) <= 0)
 }
 
-// seekGE returns the first node with a key >= key, or 0.
-func (t *Table) seekGE(key []byte) ref {
+// seek returns the last node with a key < key, or 0, and the first node with a key >= key, or 0.
+func (t *Table) seek(key []byte) (before, at ref) {
 	n, prev := t.nodes(), t.head
 	var bound ref // a node known to be >= key, which is not compared again
 	for level := int(t.height.Load()) - 1; level >= 0; level-- {
@@ -182,7 +182,27 @@ func (t *Table) seekGE(key []byte) ref {
 		}
 		bound = next
 	}
-	return bound
+	if prev == t.head {
+		prev = 0
+	}
+	return prev, bound
+}
+
+// last returns the last node, or 0.
+func (t *Table) last() ref {
+	n, prev := t.nodes(), t.head
+	for level := int(t.height.Load()) - 1; level >= 0; level-- {
+		for next := n.next(prev, level); next != 0; next = n.next(next, level) {
+			if !n.has(next) {
+				n = t.nodes()
+			}
+			prev = next
+		}
+	}
+	if prev == t.head {
+		return 0
+	}
+	return prev
 }
 
 // nodes is a snapshot of an arena's chunks. It has all nodes that existed at the time, but perhaps

@@ -60,7 +60,30 @@ func TestAgainstMap(t *testing.T) {
 			if it.Valid() != (at < len(keys)) || it.Valid() && string(it.Key()) != keys[at] {
 				t.Fatalf("seek %s: wrong place", target)
 			}
+			if r.IntN(2) == 0 { // also without the position that SeekGE found
+				it = mt.Iter()
+			}
+			it.SeekLT([]byte(target))
+			if it.Valid() != (at > 0) || it.Valid() && string(it.Key()) != keys[at-1] {
+				t.Fatalf("seek below %s: wrong place", target)
+			}
 		}
+		backward := slices.Clone(keys)
+		slices.Reverse(backward)
+		it.SeekLT(nil)
+		for i := range backward {
+			if !it.Valid() || string(it.Key()) != backward[i] || string(it.Value()) != model[backward[i]] {
+				t.Fatalf("entry %d from the end: want %s", i, backward[i])
+			}
+			it.SeekLT([]byte(backward[i]))
+		}
+		if it.Valid() {
+			t.Fatalf("entry %s is below the first", it.Key())
+		}
+	}
+	empty := New().Iter()
+	if empty.SeekLT(nil) || empty.SeekLT([]byte("a")) || empty.Valid() {
+		t.Fatal("an empty table has an entry")
 	}
 }
 
@@ -94,6 +117,9 @@ func TestReadersBesideWriter(t *testing.T) {
 					t.Errorf("saw %d entries, %d were there", n, floor)
 					return
 				}
+				if !readBackward(t, &it, added.Load()) {
+					return
+				}
 			}
 		})
 	}
@@ -107,6 +133,26 @@ func TestReadersBesideWriter(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
+}
+
+// readBackward reads a table from its end, where each step may also look at the entry before, and
+// reports whether it found at least floor entries in order.
+func readBackward(t *testing.T, it *Iter, floor int64) bool {
+	var last []byte
+	for ok := it.SeekLT(nil); ok; ok = it.SeekLT(last) {
+		if last != nil && bytes.Compare(last, it.Key()) <= 0 {
+			t.Errorf("out of order backward: %x then %x", last, it.Key())
+			return false
+		}
+		last = append(last[:0], it.Key()...)
+		if floor--; floor%2 == 0 {
+			it.SeekGE(last)
+		}
+	}
+	if floor > 0 {
+		t.Errorf("%d entries are missing backward", floor)
+	}
+	return floor <= 0
 }
 
 func TestSmallWhenEmpty(t *testing.T) {

@@ -13,6 +13,8 @@ type blockIter struct {
 	buf      []byte // backs key if the block does not have it complete
 	valid    bool
 	bad      bool // the block is malformed
+	placed   bool // back is of this block
+	back     *places
 }
 
 // reset positions the iterator before the first entry of the map block p. It returns errBlock if p
@@ -20,7 +22,7 @@ type blockIter struct {
 func (it *blockIter) reset(p []byte) error {
 	it.keyOff, it.valueOff, it.restart = 0, 0, 0
 	it.key, it.value = nil, nil
-	it.valid, it.bad = false, false
+	it.valid, it.bad, it.placed = false, false, false
 	return it.b.parse(p)
 }
 

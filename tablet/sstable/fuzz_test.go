@@ -94,7 +94,17 @@ func exercise(t *testing.T, file []byte) {
 				it.SeekGE([]byte(key))
 				it.Next()
 				known(it.Err())
+				it.SeekLT([]byte(key))
+				known(it.Err())
+				it.SeekWithin([]byte("row"), []byte("row011"))
+				it.Next()
+				known(it.Err())
 			}
+			n = 0
+			for ok := it.SeekLT(nil); ok && n < 1<<12; ok = it.SeekLT(bytes.Clone(it.Key())) {
+				n++
+			}
+			known(it.Err())
 			it.Close()
 		}
 		_, err = tab.ApproxBytes([]byte("row005"), []byte("row007"))
@@ -122,6 +132,7 @@ func FuzzBlock(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, p, target []byte) {
 		p, sum := bytes.Clone(p), crc.Sum(p)
+		steps := 1000
 		var it blockIter
 		if it.reset(p) == nil {
 			for it.next() {
@@ -132,6 +143,16 @@ func FuzzBlock(f *testing.F) {
 					if bytes.Compare(it.key, target) < 0 && !it.seekForward(target) {
 						break
 					}
+				}
+			}
+		}
+		if it.reset(p) == nil {
+			for ok := it.seekLT(nil); ok; ok = it.seekLT(bytes.Clone(it.key)) {
+				if it.seekLT(target); it.valid {
+					it.seekBack(target)
+				}
+				if steps--; steps < 0 {
+					break
 				}
 			}
 		}

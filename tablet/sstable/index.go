@@ -100,6 +100,56 @@ func (c *indexCursor) step() (bool, error) {
 	return true, c.moveTo(leaf, 0)
 }
 
+// last moves to the last data block.
+func (c *indexCursor) last() error {
+	x := &c.t.index
+	c.leaf = nil
+	leaf := &x.root
+	if x.deep {
+		var err error
+		if leaf, err = c.load(x.root.entries - 1); err != nil {
+			return err
+		}
+		c.root = x.root.entries - 1
+	}
+	return c.moveTo(leaf, leaf.entries-1)
+}
+
+// seekLT moves to the data block that may have the last key < target; nil is above all keys. All keys
+// of that block may be at or above target; then the block before it has it.
+func (c *indexCursor) seekLT(target []byte) error {
+	if target == nil {
+		return c.last()
+	}
+	if err := c.seek(target); err != nil {
+		return err
+	}
+	if err := c.bounds(); err != nil {
+		return err
+	}
+	if bytes.Compare(c.lo, target) < 0 {
+		return nil
+	}
+	_, err := c.back()
+	return err
+}
+
+// back moves to the previous data block. It returns false at the first one.
+func (c *indexCursor) back() (bool, error) {
+	if c.i > 0 {
+		return true, c.moveTo(c.leaf, c.i-1)
+	}
+	if !c.t.index.deep || c.root == 0 {
+		return false, nil
+	}
+	leaf, err := c.load(c.root - 1)
+	if err != nil {
+		return false, err
+	}
+	c.root--
+	return true, c.moveTo(leaf, leaf.entries-1)
+}
+
 // bounds sets lo and hi.
 func (c *indexCursor) bounds() error {
 	if c.bounded {

@@ -26,6 +26,9 @@ type Iter struct {
 	// released means that the block was released. If data is valid, only its key and index remain;
 	// otherwise only index.
 	released bool
+	// within means that SeekWithin has replaced opts.Upper, which was upper.
+	within bool
+	upper  []byte
 	// missed means that some data block was not in memory.
 	missed bool
 	err    error
@@ -47,13 +50,16 @@ func (t *Table) NewIter(opts IterOptions) *Iter {
 // It returns Err.
 func (it *Iter) Close() error {
 	err := it.err
-	buf := it.data.buf
+	buf, back := it.data.buf, it.data.back
 	if cap(buf) > KeyBytesMax/16 {
 		buf = nil
 	}
+	if back != nil && cap(back.keys) > placesBytesMax/16 {
+		back = nil
+	}
 	run := it.ahead.run[:0]
 	*it = Iter{}
-	it.data.buf = buf
+	it.data.buf, it.data.back = buf, back
 	it.ahead.run = run
 	iters.Put(it)
 	return err
@@ -129,7 +135,7 @@ func (it *Iter) SeekGE(key []byte) bool {
 		case c < 0:
 			it.data.seekForward(key)
 		case c > 0:
-			it.data.seekGE(key, 0)
+			it.data.seekBack(key)
 		}
 	}
 	return it.settle()
@@ -211,12 +217,17 @@ func (it *Iter) load() bool {
 	if err := it.data.reset(p); err != nil {
 		return it.stop(it.t.file.corrupt(it.index.h, kindData))
 	}
-	it.loaded, it.inside, it.released = true, true, false
+	it.loaded, it.released = true, false
 	if it.raw = len(p); it.opts.Loaded != nil {
 		it.opts.Loaded(it.raw)
 	}
 	it.single = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
-	if it.opts.Upper != nil {
+	return it.setInside()
+}
+
+// setInside sets inside for the current block.
+func (it *Iter) setInside() bool {
+	if it.inside = true; it.opts.Upper != nil {
 		if err := it.index.bounds(); err != nil {
 			return it.stop(err)
 		}
@@ -242,11 +253,22 @@ func (it *Iter) ReleaseValue() {
 	}
 }
 
-// releaseBlock releases the block of a large entry.
+// releaseBlock releases the block of a large entry. data.buf keeps its key.
 func (it *Iter) releaseBlock() {
 	if it.single {
+		if key, ok := it.firstKey(); ok {
+			it.data.buf = append(it.data.buf[:0], key...)
+		}
 		it.data.b, it.data.value, it.released = block{}, nil, true
 	}
+}
+
+// firstKey returns the first key of the current block; false if the block was released or is malformed.
+func (it *Iter) firstKey() (key []byte, ok bool) {
+	if it.data.b.entries == 0 {
+		return nil, false
+	}
+	return it.data.b.wholeKey(0)
 }
 
 // fetch reads a released block again, if the iterator is still at its entry.

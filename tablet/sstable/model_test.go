@@ -198,12 +198,36 @@ func walk(t *testing.T, rng *rand.Rand, tab *Table, c modelCase, o IterOptions) 
 	}
 	it := tab.NewIter(o)
 	defer it.Close()
-	at := -1
+	at, all := -1, hi
 	var values [][]byte
 	var stops []int
 	for range 60 {
 		step, ok := "", false
-		switch r := rng.IntN(10); {
+		switch r := rng.IntN(14); {
+		case r >= 12 && at >= 0: // a row, and back below it
+			key, upper := some(), some()
+			if at < len(c.entries) && rng.IntN(2) == 0 {
+				key = c.entries[max(at-rng.IntN(6), 0)].key
+				upper = c.entries[min(at+rng.IntN(6), len(c.entries)-1)].key
+			}
+			step, hi = "within", min(all, find(upper))
+			ok, at = it.SeekWithin(key, upper), max(find(key), lo)
+		case r >= 10:
+			key, below := some(), 0
+			if at >= 0 && at < len(c.entries) && rng.IntN(2) == 0 {
+				key = bytes.Clone(c.entries[max(at-rng.IntN(3), 0)].key)
+			}
+			if below = find(key); rng.IntN(20) == 0 {
+				key, below = nil, len(c.entries)
+			}
+			hi = all
+			step, ok, at = "below", it.SeekLT(key), min(below, hi)-1
+			if at < lo {
+				at = hi
+			}
+			if lo >= hi {
+				at = len(c.entries)
+			}
 		case r == 0 || at < 0:
 			step, ok, at = "first", it.First(), lo
 		case r < 6:

@@ -97,7 +97,7 @@ func (c *Config) checkMembership() {
 		c.addConflict("expect", cli.Usagef("set the same --join on all of them, with the addresses of some of them",
 			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect()))
 	}
-	ports := []string{"listen", "gossip", "http"}
+	ports := []string{"listen", "gossip", "http", "bigtable"}
 	for i, key := range ports {
 		for _, other := range ports[i+1:] {
 			if _, port, _ := net.SplitHostPort(c.Text(key)); c.Text(key) == c.Text(other) && port != "" && port != "0" {

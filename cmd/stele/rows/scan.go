@@ -28,13 +28,14 @@ const scanExample = `  stele scan webtable --prefix com.cnn. --family anchor
   stele scan webtable --column 'anchor:.*\.cnn\.com' --versions 1 --since 2h
   stele scan webtable --filter '["chain", ["value", ".*CNN.*"], ["versions", 1]]'
   stele scan webtable --keys-only --limit 10
+  stele scan webtable --prefix com.cnn. --reversed --limit 1
   stele scan webtable --json | jq -r .row`
 
 func scanCommand(a *cli.App) *cobra.Command {
 	s, rows := &selection{}, &span{}
 	var limit int64
 	var form rowForm
-	var keysOnly bool
+	var keysOnly, reversed bool
 	cmd := &cobra.Command{
 		Use:               "scan TABLE",
 		Aliases:           []string{"read"},
@@ -47,6 +48,9 @@ func scanCommand(a *cli.App) *cobra.Command {
 			opts, err := scanOptions(a, cmd, s, rows, limit)
 			if err != nil {
 				return err
+			}
+			if reversed {
+				opts = append(opts, client.Reversed())
 			}
 			out := newRowWriter(a, form)
 			if keysOnly {
@@ -62,6 +66,7 @@ func scanCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "stop after `N` rows (default: all); also --limit")
 	cmd.Flags().SetNormalizeFunc(limitFlag)
 	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print only the keys of the rows; servers send only keys")
+	cmd.Flags().BoolVar(&reversed, "reversed", false, "print the rows from the last to the first")
 	form.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd

@@ -75,6 +75,17 @@ func createSample(ctx context.Context, addr string) error {
 	return c.Table(sampleTable).ApplyAll(ctx, rows)
 }
 
+// ports writes the addresses of a node.
+func ports(b *strings.Builder, n *node.Node) {
+	fmt.Fprintf(b, "  clients  %s\n", n.RPCAddr())
+	if n.HTTPAddr() != "" {
+		fmt.Fprintf(b, "  metrics  http://%s/metrics\n", n.HTTPAddr())
+	}
+	if n.BigtableAddr() != "" {
+		fmt.Fprintf(b, "  bigtable export BIGTABLE_EMULATOR_HOST=%s\n", n.BigtableAddr())
+	}
+}
+
 // banner prints the node's addresses and commands to try.
 func banner(a *cli.App, n *node.Node, dirs []string, temporary bool) {
 	key := func(s string) string { return a.Paint(a.ErrTTY, cli.StyleKey, s) }
@@ -89,10 +100,7 @@ func banner(a *cli.App, n *node.Node, dirs []string, temporary bool) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), retention)
-	fmt.Fprintf(&b, "  clients  %s\n", n.RPCAddr())
-	if n.HTTPAddr() != "" {
-		fmt.Fprintf(&b, "  metrics  http://%s/metrics\n", n.HTTPAddr())
-	}
+	ports(&b, n)
 	fmt.Fprintf(&b, "  data     %s\n\nTry this in another terminal:\n\n", strings.Join(dirs, " "))
 	for _, line := range []string{
 		"scan " + sampleTable + " --family anchor --family language",

@@ -25,6 +25,7 @@ import (
 type devNode struct {
 	name, log            string
 	listen, gossip, http string
+	bigtable             string
 	args                 []string
 
 	// Of the process that was started last.
@@ -54,7 +55,7 @@ func devNodes(c *config.Config, dir string, count int) (nodes []*devNode, err er
 		for _, port := range []struct {
 			key   string
 			field *string
-		}{{"listen", &n.listen}, {"gossip", &n.gossip}, {"http", &n.http}} {
+		}{{"listen", &n.listen}, {"gossip", &n.gossip}, {"http", &n.http}, {"bigtable", &n.bigtable}} {
 			l, addr, err := devAddr(c.Text(port.key), i)
 			if err != nil {
 				return nil, fmt.Errorf("%s (%s): %w", port.key, c.Source(port.key), err)
@@ -76,7 +77,7 @@ func devNodes(c *config.Config, dir string, count int) (nodes []*devNode, err er
 		}
 		n.args = append([]string{
 			"serve", "--config", os.DevNull, "--name", n.name, "--data-dir", filepath.Join(dir, n.name),
-			"--listen", n.listen, "--gossip", n.gossip, "--http", n.http,
+			"--listen", n.listen, "--gossip", n.gossip, "--http", n.http, "--bigtable", n.bigtable,
 			"--join", joinAddrs(nodes), "--expect", strconv.Itoa(count),
 		}, shared...)
 	}
@@ -94,7 +95,7 @@ func devSettings(c *config.Config, count int) (flags []string, err error) {
 	values["memory"] = strconv.FormatInt(max(memory/int64(count), node.MemoryMin), 10)
 	for _, s := range config.Settings {
 		switch s.Key {
-		case "name", "data_dir", "listen", "gossip", "http", "join", "expect", "advertise":
+		case "name", "data_dir", "listen", "gossip", "http", "bigtable", "join", "expect", "advertise":
 			continue // set for each node
 		}
 		if !c.IsDefault(s.Key) {
@@ -126,7 +127,7 @@ func devAddr(addr string, i int) (net.Listener, string, error) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(number)))
 	if err != nil {
-		return nil, "", cli.WithHint(err, "another cluster may be running; choose other ports by --listen, --gossip and --http, or 127.0.0.1:0 for free ones")
+		return nil, "", cli.WithHint(err, "another cluster may be running; choose other ports by --listen, --gossip, --http and --bigtable, or 127.0.0.1:0 for free ones")
 	}
 	_, port, _ = net.SplitHostPort(l.Addr().String()) // a TCP address is host:port
 	return l, net.JoinHostPort(host, port), nil

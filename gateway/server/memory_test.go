@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/bigtable"
+	"github.com/steledb/stele/internal/testseed"
+)
+
+// slowTable applies mutations only when its caller gives up, except those of the row "fast".
+type slowTable struct{ bigtable.Table }
+
+func (slowTable) Apply(ctx context.Context, m *client.RowMutation, _ ...client.ApplyOption) error {
+	if m.Row() == "fast" {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// start starts a server on a slowTable, and returns its address.
+func start(t *testing.T, memory int64) (*Server, string) {
+	t.Helper()
+	s := New(Config{MemoryBytes: memory, Data: bigtable.Config{Open: func(context.Context, string) (bigtable.Table, error) { return slowTable{}, nil }}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Shutdown(ctx)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, l.Addr().String()
+}
+
+func connect(t *testing.T, addr string) *grpc.ClientConn {
+	t.Helper()
+	c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func mutation(row string, size int) *bigtablepb.MutateRowRequest {
+	set := &bigtablepb.Mutation_SetCell{FamilyName: "f", TimestampMicros: 1, Value: make([]byte, size)}
+	return &bigtablepb.MutateRowRequest{TableName: "projects/p/instances/i/tables/t", RowKey: []byte(row),
+		Mutations: []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: set}}}}
+}
+
+// sharedCodec sends one encoded request from the memory of all calls.
+type sharedCodec struct {
+	encoding.CodecV2
+	request []byte
+}
+
+func (c sharedCodec) Marshal(any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(c.request)}, nil
+}
+
+const (
+	memoryLimit    = 96 << 20
+	attackConns    = 4
+	attackRequest  = 4 << 20
+	attackHeapMax  = 3 * memoryLimit
+	attackDuration = 5 * time.Second
+)
+
+// TestAttack (I13): 240 calls, and 4000, with requests of 4 MiB whose handlers do not end take no more memory than the limit allows, and
+// other clients are served afterwards. Without the limit the first take 1.5 GiB.
+func TestAttack(t *testing.T) {
+	for _, streams := range []int{60, 1000} {
+		t.Run(fmt.Sprint(attackConns*streams), func(t *testing.T) { attack(t, streams) })
+	}
+}
+
+// attack makes calls on attackConns connections, each with so many streams.
+func attack(t *testing.T, streams int) {
+	s, addr := start(t, memoryLimit)
+	request, err := proto.Marshal(mutation("slow", attackRequest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec := grpc.ForceCodecV2(sharedCodec{encoding.GetCodecV2("proto"), request})
+	var most, charged atomic.Int64
+	watching, stopWatching := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for watching.Err() == nil {
+			var stats runtime.MemStats
+			runtime.ReadMemStats(&stats)
+			most.Store(max(most.Load(), int64(stats.HeapInuse)))
+			s.memory.mu.Lock()
+			charged.Store(max(charged.Load(), s.memory.mu.used))
+			s.memory.mu.Unlock()
+			time.Sleep(5 * time.Millisecond) // a sampling period
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), attackDuration)
+	defer cancel()
+	var calls sync.WaitGroup
+	var rejected atomic.Int64
+	for range attackConns {
+		c := bigtablepb.NewBigtableClient(connect(t, addr))
+		for range streams {
+			calls.Go(func() {
+				if _, err := c.MutateRow(ctx, &bigtablepb.MutateRowRequest{}, codec); status.Code(err) == codes.Unavailable {
+					rejected.Add(1)
+				}
+			})
+		}
+	}
+	calls.Wait()
+	stopWatching()
+	watcher.Wait()
+	t.Logf("heap: at most %d MiB; charged: at most %d MiB; %d calls rejected", most.Load()>>20, charged.Load()>>20, rejected.Load())
+	if most.Load() > attackHeapMax {
+		t.Errorf("the heap had %d MiB, want at most %d", most.Load()>>20, attackHeapMax>>20)
+	}
+	other := bigtablepb.NewBigtableClient(connect(t, addr))
+	await(t, func() bool { // as clients do, it tries again
+		_, err := other.MutateRow(t.Context(), mutation("fast", 1<<20))
+		return err == nil
+	})
+}
+
+// TestCharges: the charges of requests end with their calls, and those of connections with these.
+func TestCharges(t *testing.T) {
+	s, addr := start(t, memoryLimit)
+	c := connect(t, addr)
+	for range 20 {
+		if _, err := bigtablepb.NewBigtableClient(c).MutateRow(t.Context(), mutation("fast", 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := func() int64 {
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		return s.memory.mu.used
+	}
+	await(t, func() bool { return used() == connBytes })
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return used() == 0 })
+}
+
+// await waits until a condition holds that other goroutines bring about.
+func await(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition does not hold")
+		}
+	}
+}
+
+// TestOverloaded: a call for which there is no memory fails after overloadWait, and one that gets it in time does not.
+func TestOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(2 * readBytes)
+		first, err := m.reserve(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.reserve(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := m.reserve(t.Context()); err == nil || time.Since(began) != overloadWait {
+			t.Errorf("%v after %v, want an error after %v", err, time.Since(began), overloadWait)
+		}
+		time.AfterFunc(overloadWait/2, first)
+		if _, err := m.reserve(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if !m.crowded() {
+			t.Error("there is memory for another call")
+		}
+	})
+}
+
+// TestFrames: however the bytes of frames are divided among reads, the payload of DATA frames is counted.
+func TestFrames(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 0))
+	b := make([]byte, prefaceBytes)
+	want := 0
+	for range 1000 {
+		kind, n := byte(r.IntN(10)), r.IntN(2)*r.IntN(40)
+		b = append(b, byte(n>>16), byte(n>>8), byte(n), kind, 0, 0, 0, 0, 1)
+		b = append(b, make([]byte, n)...)
+		if kind == frameData {
+			want += n
+		}
+	}
+	c, got := &conn{skip: prefaceBytes}, 0
+	for len(b) > 0 {
+		n := min(len(b), 1+r.IntN(50))
+		got += c.count(b[:n])
+		b = b[n:]
+	}
+	if got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+}

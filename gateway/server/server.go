@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/steledb/stele/gateway/bigtable"
+	"github.com/steledb/stele/gateway/bigtableadmin"
+)
+
+// Limits of connections.
+const (
+	streamsMax       = 1000 // of a connection
+	headerBytesMax   = 16 << 10
+	handshakeTimeout = 10 * time.Second
+	// pingPeriodMin is the shortest period in which a client may ping: Google's Java client does so
+	// every 30 s.
+	pingPeriodMin = 10 * time.Second
+	// silenceMax is how long a connection may be silent before the server pings it.
+	silenceMax = time.Minute
+	// requestBytesMax bounds a request: the largest row mutation, and the largest batch of Google's
+	// clients. With little memory the bound is lower.
+	requestBytesMax = 257 << 20
+	// memoryDefault is the default of Config.MemoryBytes.
+	memoryDefault = 256 << 20
+)
+
+// Config is what a Server needs.
+type Config struct {
+	Data  bigtable.Config
+	Admin bigtableadmin.Config
+	// MemoryBytes bounds the memory of calls. Zero means 256 MiB.
+	MemoryBytes int64
+	// Logger gets panics of handlers. Nil discards them.
+	Logger *slog.Logger
+}
+
+// Server serves the API. It is created by New.
+type Server struct {
+	grpc   *grpc.Server
+	memory *memory
+}
+
+// New returns a server that does not listen yet.
+func New(cfg Config) *Server {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MemoryBytes == 0 {
+		cfg.MemoryBytes = memoryDefault
+	}
+	m := newMemory(cfg.MemoryBytes)
+	cfg.Data.Reserve = m.reserve
+	g := guard{cfg.Logger}
+	s := &Server{memory: m, grpc: grpc.NewServer(
+		grpc.ForceServerCodecV2(bigtable.Codec()),
+		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
+		grpc.StatsHandler(accountant{m}), grpc.InTapHandle(m.tap),
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax}),
+		grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.UnknownServiceHandler(unknown),
+	)}
+	bigtable.New(cfg.Data).Register(s.grpc)
+	bigtableadmin.New(cfg.Admin).Register(s.grpc)
+	return s
+}
+
+// Serve serves the connections of a listener, which it closes, until Shutdown. Then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(listener{l, s.memory}); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown accepts no further calls, and waits for those in progress until ctx ends. Then it cancels
+// them.
+func (s *Server) Shutdown(ctx context.Context) {
+	stop := context.AfterFunc(ctx, s.grpc.Stop)
+	defer stop()
+	s.grpc.GracefulStop()
+}

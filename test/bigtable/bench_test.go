@@ -1,0 +1,131 @@
+package bigtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/steledb/stele/client"
+	tables "github.com/steledb/stele/table"
+)
+
+const (
+	benchRows  = 20_000
+	benchValue = 1000 // bytes
+)
+
+// benchNode returns clients of a node whose table has benchRows rows: of the API without a client library, and of the node's own protocol.
+func benchNode(b *testing.B) (bigtablepb.BigtableClient, *client.Table) {
+	b.Helper()
+	n := startNode(b)
+	conn, err := grpc.NewClient(n.BigtableAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	c, err := client.Open(b.Context(), n.RPCAddr(), client.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	if _, err := c.Tables().Create(b.Context(), table, tables.FamilySpec{Name: "f"}); err != nil {
+		b.Fatal(err)
+	}
+	t := c.Table(table)
+	var rows []*client.RowMutation
+	for i := range benchRows {
+		rows = append(rows, client.NewRowMutation(benchKey(i)).SetAt("f:q", 1000, make([]byte, benchValue)))
+	}
+	if err := t.ApplyAll(b.Context(), rows); err != nil {
+		b.Fatal(err)
+	}
+	return bigtablepb.NewBigtableClient(conn), t
+}
+
+func benchKey(i int) string { return fmt.Sprintf("row%08d", i%benchRows) }
+
+// read reads rows by the API and returns their number.
+func read(ctx context.Context, c bigtablepb.BigtableClient, set *bigtablepb.RowSet) (rows int, err error) {
+	stream, err := c.ReadRows(ctx, &bigtablepb.ReadRowsRequest{TableName: tableName, Rows: set})
+	for err == nil {
+		var m *bigtablepb.ReadRowsResponse
+		m, err = stream.Recv()
+		for _, chunk := range m.GetChunks() {
+			if chunk.GetCommitRow() {
+				rows++
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return rows, err
+}
+
+// BenchmarkPoints compares point reads and writes by the API with those by the node's own protocol, from 64 callers on one connection.
+func BenchmarkPoints(b *testing.B) {
+	c, t := benchNode(b)
+	for name, call := range map[string]func(ctx context.Context, i int) error{
+		"ReadRows": func(ctx context.Context, i int) error {
+			_, err := read(ctx, c, &bigtablepb.RowSet{RowKeys: [][]byte{[]byte(benchKey(i))}})
+			return err
+		},
+		"Get": func(ctx context.Context, i int) error {
+			_, err := t.Get(ctx, benchKey(i))
+			return err
+		},
+		"MutateRow": func(ctx context.Context, i int) error {
+			set := &bigtablepb.Mutation_SetCell{FamilyName: "f", ColumnQualifier: []byte("q"), TimestampMicros: 1000, Value: make([]byte, benchValue)}
+			_, err := c.MutateRow(ctx, &bigtablepb.MutateRowRequest{TableName: tableName, RowKey: []byte(benchKey(i)),
+				Mutations: []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: set}}}})
+			return err
+		},
+		"Apply": func(ctx context.Context, i int) error {
+			return t.Apply(ctx, client.NewRowMutation(benchKey(i)).SetAt("f:q", 1000, make([]byte, benchValue)))
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i += 7919 {
+					if err := call(b.Context(), i); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkScans compares scans of all rows by the API with those by the node's own protocol.
+func BenchmarkScans(b *testing.B) {
+	c, t := benchNode(b)
+	for name, scan := range map[string]func(ctx context.Context) (int, error){
+		"ReadRows": func(ctx context.Context) (int, error) { return read(ctx, c, nil) },
+		"Scan": func(ctx context.Context) (rows int, err error) {
+			s := t.Scan(ctx)
+			for s.Next() {
+				rows++
+			}
+			return rows, s.Close()
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if rows, err := scan(b.Context()); err != nil || rows != benchRows {
+					b.Fatalf("%d rows, %v, want %d", rows, err, benchRows)
+				}
+			}
+			b.ReportMetric(float64(benchRows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
