@@ -38,12 +38,13 @@ func (c *extentCache) init(d *local.Store) {
 	c.recent = list.New()
 }
 
-// open returns the extent and a function that releases it.
-func (c *extentCache) open(ctx context.Context, ref api.Ref) (*cachedExtent, func(), error) {
+// open returns the extent and a function that releases it. If it is not open, openExtent opens it: a method of
+// local.Store.
+func (c *extentCache) open(ctx context.Context, ref api.Ref, openExtent func(context.Context, ExtentID, uint32) (*local.ExtentReader, error)) (*cachedExtent, func(), error) {
 	if x := c.find(ref); x != nil {
 		return x, func() { c.release(x) }, nil
 	}
-	r, err := c.disks.OpenExtent(ctx, ref.Extent, ref.CRC)
+	r, err := openExtent(ctx, ref.Extent, ref.CRC)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -128,7 +128,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 			p = p[:min(size, length-at)]
 			readCtx, done := context.WithTimeout(ctx, s.cluster.ReplyTimeout)
 			began := s.cluster.Clock.Now()
-			err := from.Read(readCtx, ref, p, at)
+			err := from.ReadToCopy(readCtx, ref, p, at)
 			done()
 			s.repairer.Limits().YieldIfBusy(ctx, s.cluster.Clock.Now()-began)
 			select {

@@ -35,7 +35,7 @@ type ReplicaReport struct {
 type ExtentReport struct {
 	Index    int   // in its blob or log
 	Length   int64 // -1 for a log extent that is still open
-	Wanted   int   // how many replicas there should be
+	Wanted   int   // how many replicas there should be; 0 for a sealed extent of a log without data
 	Replicas []ReplicaReport
 }
 
@@ -111,6 +111,9 @@ func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep b
 			return Holders{}, inspectLogExtent(ctx, p, log, x, deep)
 		}, deep: deep, namedOnly: true}
 		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
+		if x.Length == 0 { // sealed without data: nothing needs its replicas, and it gets no new ones
+			reports[i].Wanted = 0
+		}
 	})
 	return reports
 }

@@ -104,7 +104,16 @@ func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
 
 // Read implements api.Extents.
 func (v server) Read(ctx context.Context, r api.Ref, p []byte, off int64) error {
-	x, release, err := v.s.cache.open(ctx, r)
+	return v.read(ctx, r, p, off, v.s.disks.OpenExtent)
+}
+
+// ReadToCopy implements api.Extents.
+func (v server) ReadToCopy(ctx context.Context, r api.Ref, p []byte, off int64) error {
+	return v.read(ctx, r, p, off, v.s.disks.OpenToCopy)
+}
+
+func (v server) read(ctx context.Context, r api.Ref, p []byte, off int64, open func(context.Context, ExtentID, uint32) (*local.ExtentReader, error)) error {
+	x, release, err := v.s.cache.open(ctx, r, open)
 	if err != nil {
 		v.s.corruption.RecordIfCorrupt(r.Extent, err)
 		return err
@@ -198,7 +207,7 @@ func (v server) Verify(ctx context.Context, r api.Ref) error {
 	if err != nil {
 		return err
 	}
-	x, err := v.s.disks.OpenExtent(ctx, r.Extent, r.CRC) // the replica is whole, but its checksum may be another
+	x, err := v.s.disks.OpenToCopy(ctx, r.Extent, r.CRC) // the replica is whole, but its checksum may be another
 	if err != nil {
 		return err
 	}

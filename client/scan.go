@@ -157,6 +157,14 @@ type ScanStats = api.ScanStats
 // Stats returns the counts of the batches that Next has reached, with the option CountSeen.
 func (s *Scanner) Stats() ScanStats { return s.stats }
 
+// Buffered returns the number of rows that Next returns without waiting for a node.
+func (s *Scanner) Buffered() int {
+	if s.current == nil || s.err != nil || s.closed {
+		return 0
+	}
+	return s.current.result.Count
+}
+
 // Err returns the error that ended the scan, or nil at the end of the range. Errors: ErrNoTable,
 // also if the table was dropped and another one has its name; invalid options; *RowTooLargeError,
 // *CorruptError; after retries, those of a node that cannot be reached or does not serve; ctx's.

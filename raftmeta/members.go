@@ -89,9 +89,11 @@ type Member struct {
 // Only the leader knows Match and Lag of the other servers. Members does not block.
 func (g *Group) Members() []Member { return g.changer.list() }
 
-// OnlyMember reports whether this server is the group's only member, as far as it knows, and may lead it.
+// OnlyMember reports whether this server is the group's only member, as far as it knows, and may lead it. It is not while the only
+// member that it knows is another server, which has removed this one.
 func (g *Group) OnlyMember() bool {
-	return len(g.Members()) == 1 && g.invited.pending.Load() == nil
+	all := g.Members()
+	return len(all) == 1 && all[0].ID == g.cfg.ID && g.invited.pending.Load() == nil
 }
 
 // AddNonvoter adds a server that receives the log and has no vote. The server must have an invitation:

@@ -108,6 +108,31 @@ func TestRemovedWhileAway(t *testing.T) {
 	}
 }
 
+// TestOnlyMember: a server is the only member of its group if the group has removed all others, not if the group, which has one other, has
+// removed it. A server that has not joined any group yet is not.
+func TestOnlyMember(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	one, two := c.leader(), c.open("n2")
+	if !one.OnlyMember() || two.OnlyMember() {
+		t.Errorf("before n2 is added: n1 is the only member: %t, n2: %t", one.OnlyMember(), two.OnlyMember())
+	}
+	ctx := short(t, 20*time.Second)
+	if err := one.AddNonvoter(ctx, "n2"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "n2 has both members", func() bool { return len(two.Members()) == 2 })
+	if one.OnlyMember() || two.OnlyMember() {
+		t.Errorf("while n2 is a member: n1 is the only member: %t, n2: %t", one.OnlyMember(), two.OnlyMember())
+	}
+	if err := one.Remove(ctx, "n2"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "n2 has the entry that removes it", func() bool { return len(two.Members()) == 1 })
+	if !one.OnlyMember() || two.OnlyMember() {
+		t.Errorf("after n2 was removed: n1 is the only member: %t, n2: %t", one.OnlyMember(), two.OnlyMember())
+	}
+}
+
 // TestNeverBelowQuorum makes changes that would leave too few live voters.
 func TestNeverBelowQuorum(t *testing.T) {
 	c := newCluster(t, 3, nil)

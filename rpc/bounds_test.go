@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
@@ -246,7 +247,7 @@ func TestPooledAnswers(t *testing.T) {
 	for n, want := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
 		p := &pending{body: make([]byte, 0, n)}
 		body := &p.body
-		new(Conn).release(p)
+		(&Conn{pendings: new(sync.Pool)}).release(p)
 		if kept := cap(*body) == n; kept != want {
 			t.Errorf("a buffer of %d bytes is kept: %v", n, kept)
 		}

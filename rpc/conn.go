@@ -119,7 +119,9 @@ type Conn struct {
 	id                atomic.Uint32
 	bytesIn, bytesOut atomic.Uint64
 	writes            atomic.Uint64
-	pendings          sync.Pool
+	// pendings is not part of the Conn: package sync refers to a pool until the second collection after its last use, and would keep the Conn and
+	// its buffers so long.
+	pendings *sync.Pool
 
 	// mu guards the fields in it. Never held across I/O. Order: mu, then out.mu.
 	mu struct {
@@ -156,8 +158,7 @@ func NewConn(ctx context.Context, nc net.Conn, cfg ConnConfig) (*Conn, error) {
 		_ = nc.Close()
 		return nil, err
 	}
-	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), inFlight: newGate(int64(cfg.InFlightMax), 0), unsent: newGate(cfg.UnsentBytesMax, 0)}
-	c.pendings.New = newPending
+	c := &Conn{cfg: cfg, nc: nc, stop: make(chan struct{}), pendings: &sync.Pool{New: newPending}, inFlight: newGate(int64(cfg.InFlightMax), 0), unsent: newGate(cfg.UnsentBytesMax, 0)}
 	c.mu.calls = make(map[uint32]*pending)
 	c.r = newReader(nc, true, cfg.MessageBytesMax, cfg.MessageTimeout, &c.bytesIn)
 	c.out = newWriter(nc, cfg.WriteTimeout, &c.bytesOut, &c.writes)

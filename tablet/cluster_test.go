@@ -61,6 +61,8 @@ type ownLogs struct {
 	stalled atomic.Pointer[chan struct{}]
 	// full is the result of the logs' Full.
 	full atomic.Pointer[error]
+	// weak, if set, is the result of the logs' Weak. released is the largest position that was released.
+	weak, released atomic.Int64
 }
 
 // stallableLog is a log that may make no progress.
@@ -85,6 +87,18 @@ func (l stallableLog) Full() error {
 		return *err
 	}
 	return l.LogWriter.Full()
+}
+
+func (l stallableLog) Weak() int64 {
+	if pos := l.of.weak.Load(); pos != 0 {
+		return pos
+	}
+	return l.LogWriter.Weak()
+}
+
+func (l stallableLog) Release(pos int64) {
+	l.of.released.Store(max(pos, l.of.released.Load()))
+	l.LogWriter.Release(pos)
 }
 
 func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (storage.LogWriter, error) {

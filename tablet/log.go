@@ -90,6 +90,15 @@ func (l *serverLog) isWeak() bool {
 	return weak > 0 && l.commits.Covered(l.firstNeeded()) < weak
 }
 
+// trimWeak releases the part of the log that lacks redundancy if no commit needs it. It may end with bytes of an append that failed, of
+// which Covered knows only after the next append: an idle log would keep them.
+func (l *serverLog) trimWeak() {
+	weak := l.blob.Weak() // loaded first: later appends lie above it
+	if weak > 0 && l.commits.Idle() && firstUnflushed(l.served.tables.Load) == 0 {
+		l.blob.Release(weak)
+	}
+}
+
 // notCommitted returns why the commit log did not accept a commit. If it is busy because no disk
 // has space, that is the error.
 func (l *serverLog) notCommitted(err error) error {

@@ -309,6 +309,7 @@ func (s *Server) timerLoop() {
 			if s.commitLog.isWeak() {
 				s.minors.queue.WakeUp()
 			}
+			s.commitLog.trimWeak()
 			continue
 		case <-tick.C:
 		}

@@ -49,6 +49,7 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodReread], stream: testStream, offset: 1, count: 2}, "93c410010000000000000000000000000000020102"},
 	{request{shape: shapeOf[MethodAbort], stream: testStream}, "91c41001000000000000000000000000000002"},
 	{request{shape: shapeOf[MethodRead], extent: testExtent, crc: 8, offset: 9, count: 10}, "95c410030000000000000000000000000000040508090a"},
+	{request{shape: shapeOf[MethodRead], extent: testExtent, crc: 8, offset: 9, count: 10, toCopy: true}, "96c410030000000000000000000000000000040508090ac3"},
 	{request{shape: shapeOf[MethodStat], extent: testExtent}, "92c4100300000000000000000000000000000405"},
 	{request{shape: shapeOf[MethodList], extent: local.ExtentID{Index: -1}, count: 10}, "93c41000000000000000000000000000000000ff0a"},
 	{request{shape: shapeOf[MethodDrop], extent: testExtent, reason: Corrupt}, "93c410030000000000000000000000000000040502"},

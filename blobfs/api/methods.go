@@ -37,6 +37,7 @@ const (
 	fieldReason
 	fieldExtents       // array of [blob, index]
 	fieldPriorityBytes // expected bytes of a high-priority extent, else 0
+	fieldToCopy        // whether a read is for a copy
 )
 
 // values returns the number of values of the field on the wire.
@@ -49,7 +50,7 @@ func (f field) values() int {
 
 // appended reports whether a later version added the field. It is left out if it has its zero
 // value.
-func (f field) appended() bool { return f == fieldPriorityBytes }
+func (f field) appended() bool { return f == fieldPriorityBytes || f == fieldToCopy }
 
 // A shape lists the parameters of a method in wire order. Later versions may append parameters and
 // change nothing else; readers skip unknown ones.
@@ -76,7 +77,7 @@ var shapes = []shape{
 	{MethodResume, []field{fieldStream}},
 	{MethodReread, []field{fieldStream, fieldOffset, fieldCount}},
 	{MethodAbort, []field{fieldStream}},
-	{MethodRead, []field{fieldBlob, fieldIndex, fieldCRC, fieldOffset, fieldCount}},
+	{MethodRead, []field{fieldBlob, fieldIndex, fieldCRC, fieldOffset, fieldCount, fieldToCopy}},
 	{MethodStat, []field{fieldBlob, fieldIndex}},
 	{MethodList, []field{fieldBlob, fieldIndex, fieldCount}},
 	{MethodDrop, []field{fieldBlob, fieldIndex, fieldReason}},

@@ -86,6 +86,9 @@ type Extents interface {
 	// Read reads len(p) verified bytes of a sealed extent. It returns ErrNoExtent, or a
 	// *CorruptError if the bytes are corrupt or the extent has a different checksum.
 	Read(ctx context.Context, r Ref, p []byte, off int64) error
+	// ReadToCopy is Read for a copy of the extent, which does not prove that the extent is in use: it
+	// takes nothing out of quarantine, and returns ErrNoExtent for what is there.
+	ReadToCopy(ctx context.Context, r Ref, p []byte, off int64) error
 	// Stat returns the state of an extent. It returns ErrNoExtent, or a *CorruptError if the extent
 	// is known to be corrupt.
 	Stat(ctx context.Context, x local.ExtentID) (local.ExtentStat, error)

@@ -88,10 +88,18 @@ func (m *Remote) Abort(ctx context.Context, s StreamID, done func(error)) {
 
 // Read implements Extents.
 func (m *Remote) Read(ctx context.Context, ref Ref, p []byte, off int64) error {
+	return readExtent(ctx, m, request{extent: ref.Extent, crc: ref.CRC, offset: off, count: len(p)}, p)
+}
+
+// ReadToCopy implements Extents.
+func (m *Remote) ReadToCopy(ctx context.Context, ref Ref, p []byte, off int64) error {
+	return readExtent(ctx, m, request{extent: ref.Extent, crc: ref.CRC, offset: off, count: len(p), toCopy: true}, p)
+}
+
+func readExtent(ctx context.Context, m *Remote, r request, p []byte) error {
 	if len(p) > PieceBytesMax {
 		return badBytes(len(p))
 	}
-	r := request{extent: ref.Extent, crc: ref.CRC, offset: off, count: len(p)}
 	return m.call(ctx, laneReads, MethodRead, r, func(d *wire.Decoder) { decodeBytes(d, p) })
 }
 

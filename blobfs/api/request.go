@@ -34,20 +34,34 @@ type request struct {
 	reason        Reason
 	extents       []local.ExtentID
 	priorityBytes int64
+	toCopy        bool
 }
 
 // append encodes the parameters.
 func (r *request) append(e *wire.Encoder) {
-	n := r.minValues()
-	if r.priorityBytes > 0 {
-		n++
+	n := 0
+	for _, f := range r.params {
+		if r.sends(f) {
+			n += f.values()
+		}
 	}
 	e.Array(n)
 	for _, f := range r.params {
-		if f != fieldPriorityBytes || r.priorityBytes > 0 {
+		if r.sends(f) {
 			r.appendField(e, f)
 		}
 	}
+}
+
+// sends reports whether the field is sent: an appended one only if it is not zero.
+func (r *request) sends(f field) bool {
+	switch f {
+	case fieldPriorityBytes:
+		return r.priorityBytes > 0
+	case fieldToCopy:
+		return r.toCopy
+	}
+	return true
 }
 
 func (r *request) appendField(e *wire.Encoder, f field) {
@@ -81,6 +95,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		appendList(e, r.extents, appendExtentID)
 	case fieldPriorityBytes:
 		e.Int(r.priorityBytes)
+	case fieldToCopy:
+		e.Bool(r.toCopy)
 	}
 }
 
@@ -144,6 +160,8 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 		r.extents = decodeList(d, CheckMax, decodeExtentID)
 	case fieldPriorityBytes:
 		r.priorityBytes = decodeInt(d, 0, blobBytesMax)
+	case fieldToCopy:
+		r.toCopy = d.Bool()
 	}
 }
 

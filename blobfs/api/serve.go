@@ -141,10 +141,13 @@ func (r *request) serveRead(c *rpc.Call, p Peer) {
 	}
 	b := (*buf)[:r.count]
 	var err error
-	if r.method == MethodRead {
-		err = p.Read(c.Context(), Ref{r.extent, r.crc}, b, r.offset)
-	} else {
+	switch {
+	case r.method == MethodReread:
 		err = p.Reread(c.Context(), r.stream, b, r.offset)
+	case r.toCopy:
+		err = p.ReadToCopy(c.Context(), Ref{r.extent, r.crc}, b, r.offset)
+	default:
+		err = p.Read(c.Context(), Ref{r.extent, r.crc}, b, r.offset)
 	}
 	if err != nil {
 		c.Fail(ToRPC(err))

@@ -351,8 +351,8 @@ func TestGCAlarmOnNode(t *testing.T) {
 	})
 }
 
-// A copy does not take an extent out of quarantine; only a reader or an operator does. Deleting a
-// blob removes it from quarantine too.
+// Neither a copy to or from a node, nor a check, takes an extent out of quarantine; only a reader or an
+// operator does. Deleting a blob removes it from quarantine too.
 func TestQuarantineIsNotCopiedTo(t *testing.T) {
 	c := clustertest.New(t, clustertest.Config{N: 3, Cluster: clustertest.Quick})
 	h := clustertest.Put(t, c.All[0].Store, []byte("something"))
@@ -367,6 +367,19 @@ func TestQuarantineIsNotCopiedTo(t *testing.T) {
 	}
 	if !to.InQuarantine(x) {
 		t.Error("the copy took it out of quarantine")
+	}
+	ref, p := api.Ref{Extent: x, CRC: st.CRC}, make([]byte, st.Length)
+	for what, err := range map[string]error{
+		"read to copy": to.Peer().ReadToCopy(t.Context(), ref, p, 0),
+		"check":        to.Peer().Verify(t.Context(), ref),
+	} {
+		if !errors.Is(err, local.ErrNoExtent) || !to.InQuarantine(x) || to.Alarm() != "" {
+			t.Errorf("%s of what is in quarantine: %v; in quarantine after it: %t, alarm %q", what, err, to.InQuarantine(x), to.Alarm())
+		}
+	}
+	clustertest.NoError(t, from.Peer().ReadToCopy(t.Context(), ref, p, 0))
+	if string(p) != "something" {
+		t.Errorf("read to copy: %q", p)
 	}
 	clustertest.NoError(t, from.Delete(t.Context(), h.ID))
 	if to.InQuarantine(x) {

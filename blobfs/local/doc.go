@@ -61,7 +61,8 @@
 //	B10. A replica's fence, cut and bytes are on disk before they are acknowledged. After a
 //	    restart a replica accepts no appends.
 //	B11. An extent in quarantine is still served to a caller that presents its checksum (of a
-//	    log: the entry in the log's extent list), and thereby leaves quarantine.
+//	    log: the entry in the log's extent list), and thereby leaves quarantine. A copy or a check
+//	    of an extent in quarantine fails instead.
 //	B12. In an encrypted folder no byte of a blob or log payload is on disk in the clear, and
 //	    changed or moved bytes are a CorruptError.
 //

@@ -35,6 +35,23 @@ func (s *extents) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*Ext
 	return x, nil
 }
 
+// OpenToCopy is OpenExtent for a copy of the extent or a check, which do not prove that the extent is in
+// use. ErrNoExtent if the extent is in quarantine, where it stays.
+func (s *extents) OpenToCopy(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
+	err := s.beginReadOnly(ctx)
+	var x *ExtentReader
+	if err == nil {
+		defer s.end()
+		if x, err = s.openListed(id, func(m *extentMeta) bool { return m.tableCRC == crc }, crc); errors.Is(err, ErrNoExtent) {
+			err = s.missingError(id)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open extent %s to copy it: %w", id, err)
+	}
+	return x, nil
+}
+
 // StatExtent returns what the index and the extent's file record. Errors are those of OpenExtent.
 func (s *extents) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
 	if err := s.beginReadOnly(ctx); err != nil {

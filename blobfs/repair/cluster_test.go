@@ -262,6 +262,11 @@ func (p directPeer) Read(ctx context.Context, r api.Ref, b []byte, off int64) er
 	return err
 }
 
+func (p directPeer) ReadToCopy(ctx context.Context, r api.Ref, b []byte, off int64) error {
+	_, err := call(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.ReadToCopy(ctx, r, b, off) })
+	return err
+}
+
 func (p directPeer) SetHolders(ctx context.Context, x blobfs.ExtentID, h blobfs.Holders) error {
 	_, err := call(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.SetHolders(ctx, x, h) })
 	return err

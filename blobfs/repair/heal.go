@@ -25,7 +25,7 @@ func (k *Repairer) heal(ctx context.Context, sv *survey) error {
 	}
 	ref := api.Ref{Extent: x, CRC: st.CRC}
 	h := healing{k: k, ctx: ctx, ref: ref, others: others}
-	if h.localReplica, err = k.deps.Disks.OpenExtent(ctx, x, st.CRC); err == nil {
+	if h.localReplica, err = k.deps.Disks.OpenToCopy(ctx, x, st.CRC); err == nil {
 		defer h.localReplica.Close()
 	}
 	w, err := k.deps.Disks.ReplaceExtent(ctx, x, st.Offset)
@@ -112,5 +112,5 @@ func (h *healing) readNode(node string, p []byte, off int64) error {
 	if err != nil {
 		return err
 	}
-	return peer.Read(ctx, h.ref, p, off)
+	return peer.ReadToCopy(ctx, h.ref, p, off)
 }

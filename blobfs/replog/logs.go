@@ -46,13 +46,13 @@ type Logs struct {
 	self     string
 	ctx      context.Context // canceled when the store closes
 	replicas *Replicas
-	frames   frameBuffers
+	frames   *frameBuffers // apart, since package sync refers to pools
 	writers  writers
 }
 
 // New returns the logs of a node. cfg is complete, see Config.WithDefaults.
 func New(cfg Config, deps Deps) *Logs {
-	logs := &Logs{cfg: cfg, deps: deps, self: deps.Peers.Self(), ctx: deps.Work.Context()}
+	logs := &Logs{cfg: cfg, deps: deps, self: deps.Peers.Self(), ctx: deps.Work.Context(), frames: new(frameBuffers)}
 	logs.replicas = &Replicas{logs}
 	return logs
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/command"
@@ -160,7 +161,8 @@ func (c *Tablets) askHeld(ctx context.Context, v *master.TabletServer) {
 	v.Has = held
 }
 
-// rowsTimeout bounds the reading of one level: rows of unserved tablets do not arrive.
+// rowsTimeout bounds the time without a row while a level is read: rows of unserved tablets do not arrive. The whole time grows with the rows:
+// a million take some seconds.
 const rowsTimeout = 3 * time.Second
 
 // Rows implements master.Tablets.
@@ -217,9 +219,10 @@ func (c *Tablets) usersRows(ctx context.Context, start string) (level []master.T
 
 // level reads rows of METADATA. It returns false if some cannot be read now.
 func (c *Tablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
-	short, cancel := context.WithTimeout(ctx, rowsTimeout)
-	defer cancel()
-	err := c.Metadata.ScanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
+	progress, arrived, stop := timing.WithProgress(ctx, rowsTimeout)
+	defer stop()
+	err := c.Metadata.ScanAll(progress, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
+		arrived()
 		t := master.Tablet{Key: key, Damaged: err}
 		if err == nil {
 			t.Damaged = c.damaged.Why(key, r.Generation)
@@ -230,6 +233,9 @@ func (c *Tablets) level(ctx context.Context, from, to string) (tablets []master.
 		tablets = append(tablets, t)
 		return nil
 	})
+	if errors.Is(context.Cause(progress), timing.ErrStalled) {
+		err = errors.Join(err, timing.ErrStalled)
+	}
 	if ctx.Err() == nil { // otherwise there is no retry
 		c.unread.WarnError(c.Log, "METADATA cannot be read; will try again", err)
 	}
@@ -251,8 +257,12 @@ func (c *Tablets) makeTablet(ctx context.Context, tableID uint64, start, end []b
 }
 
 func (c *Tablets) writeTablet(ctx context.Context, id, tableID uint64, start, end []byte) error {
-	m := tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()}
-	row := &metadata.Row{Table: tableID, End: end, Generation: metadata.FirstGeneration(id), Meta: tablet.EncodeMeta(&m)}
+	return c.writeMeta(ctx, &tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()})
+}
+
+// writeMeta creates the row of a new tablet, unless it exists or existed.
+func (c *Tablets) writeMeta(ctx context.Context, m *tablet.Meta) error {
+	row := &metadata.Row{Table: m.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Meta: tablet.EncodeMeta(m)}
 	if err := c.Metadata.Create(ctx, row, "created"); !errors.Is(err, metarows.ErrChanged) {
 		return err
 	}
@@ -416,16 +426,17 @@ func (c *Tablets) reconcile(ctx context.Context, level []master.Tablet, tables m
 		}
 		complete[id] = complete[id] || len(end) == 0
 	}
+	var errs []error
 	for id, name := range tables {
 		if complete[id] {
 			if err := c.removeSplitPoints(ctx, name, id); err != nil {
 				return fmt.Errorf("record that table %q has all its tablets: %w", name, err)
 			}
-		} else if err := c.makeTablets(ctx, name, id, there); err != nil {
-			return fmt.Errorf("create the tablets of table %q: %w", name, err)
+		} else if err := c.makeTablets(ctx, name, id, there); err != nil { // other tables do not wait for a damaged backup
+			errs = append(errs, fmt.Errorf("create the tablets of table %q: %w", name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // dropTablet removes the row of a dropped table's tablet. Its server has lost the schema, and cannot change the row any more.

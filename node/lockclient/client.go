@@ -11,7 +11,6 @@ import (
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
-	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -37,7 +36,8 @@ type Config struct {
 // Group is the part of the node's Raft group that the client needs.
 type Group interface {
 	Service() metaapi.Service
-	Members() []raftmeta.Member
+	// OnlyMember reports whether the node is the group's only member.
+	OnlyMember() bool
 }
 
 // Client is the node's client of the lock service.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
-	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
@@ -75,6 +74,6 @@ type ownGroup struct{}
 
 func (ownGroup) Service() metaapi.Service { return ownService{} }
 
-func (ownGroup) Members() []raftmeta.Member { return nil }
+func (ownGroup) OnlyMember() bool { return false }
 
 type ownService struct{ metaapi.Service }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/namespace"
-	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
@@ -106,7 +105,7 @@ func heldError(holder instance, id, address string) error {
 // can open its log then, so the previous run is over and its lease need not be awaited.
 func (cl *Client) endLastRun(ctx context.Context) error {
 	group := cl.Group()
-	if group == nil || !isOnlyMember(group.Members(), cl.Self.ID()) {
+	if group == nil || !group.OnlyMember() {
 		return nil
 	}
 	last := cl.instanceOf(cl.Self.ID())
@@ -114,12 +113,6 @@ func (cl *Client) endLastRun(ctx context.Context) error {
 		return nil
 	}
 	return group.Service().CloseSession(ctx, last.Session)
-}
-
-// isOnlyMember reports whether this node is the group's only member. A group without members belongs to others: it has not added the
-// node yet, or has removed it just before the node's previous run ended.
-func isOnlyMember(members []raftmeta.Member, id string) bool {
-	return len(members) == 1 && members[0].ID == id
 }
 
 // instanceOf returns the content of a node's file, or the zero value if it cannot be read.

@@ -69,11 +69,14 @@ type Sizes struct {
 	MetadataMemtableBytes, MetadataSplitBytes, MetadataLogBytes int64
 	// FilesMerge is that of tablet.Config.
 	FilesMerge int
+	// CacheBytes bounds the caches of the tables of users. Zero means what the memory allows. A cache has tables for as many blocks as fit.
+	CacheBytes int64
 }
 
 // openBoth opens both servers without tablets, and without a commit log for METADATA's.
 func (s *Server) openBoth(ctx context.Context) (err error) {
 	b := s.Budget
+	b.Cache = cmp.Or(s.Sizes.CacheBytes, b.Cache)
 	cfg := tablet.Config{
 		Blobs: s.blobs, Metadata: s.Rows, Schemas: s.schemas, Logger: s.Log.With("part", "tablet"),
 		MemtablesBytesMax: b.Memtables, CacheBytes: b.Cache, RowReadBytesMax: b.Message,

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
 )
@@ -49,4 +51,35 @@ func BenchmarkApply(b *testing.B) {
 			b.Fatal(r)
 		}
 	}
+}
+
+// BenchmarkMillionFiles has the memory of a million files, and how long a snapshot of them takes, and a restart from it.
+func BenchmarkMillionFiles(b *testing.B) {
+	const files = 1_000_000
+	for b.Loop() {
+		before := liveBytes()
+		ns := filled(files)
+		b.ReportMetric(float64(liveBytes()-before)/files, "B/file")
+		var snapshot bytes.Buffer
+		began := time.Now()
+		if err := WriteSnapshot(&snapshot, ns, 1); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(began).Seconds(), "s/snapshot")
+		b.ReportMetric(float64(snapshot.Len())/1e6, "MB/snapshot")
+		began = time.Now()
+		if _, _, err := ReadSnapshot(&snapshot); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(began).Seconds(), "s/restore")
+		runtime.KeepAlive(ns)
+	}
+}
+
+// liveBytes returns the memory that is in use.
+func liveBytes() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

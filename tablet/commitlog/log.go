@@ -95,6 +95,7 @@ type Log struct {
 		failed  bool   // an append failed: batches are no longer written
 		closed  bool
 		space   chan struct{} // closed when the filling batch is taken or the log ends; nil if no caller waits
+		pending int           // commits that were accepted and have not completed
 	}
 	notEmpty chan struct{} // capacity 1, sent to under mu: filling is not empty
 
@@ -177,6 +178,7 @@ func (l *Log) Commit(c *Commit) error {
 	r := Record{Table: c.Table, Tablet: c.Tablet, First: c.First, Ops: c.Ops, Time: c.Time, Body: c.Body}
 	b.buf = appendRecord(b.buf, &r)
 	b.commits = append(b.commits, c)
+	l.mu.pending++
 	if len(b.commits) == 1 {
 		select {
 		case l.notEmpty <- struct{}{}:
@@ -219,6 +221,13 @@ func (l *Log) signalSpace() {
 		close(l.mu.space)
 		l.mu.space = nil
 	}
+}
+
+// Idle reports whether all accepted commits have completed.
+func (l *Log) Idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.pending == 0
 }
 
 // Busy reports whether a Commit would have to wait for space now.
@@ -373,6 +382,9 @@ func (l *Log) apply() {
 				b.commits[i] = nil
 				c.Done(c, b.err)
 			}
+			l.mu.Lock()
+			l.mu.pending -= len(b.commits)
+			l.mu.Unlock()
 			l.recycle(b)
 		}
 	}

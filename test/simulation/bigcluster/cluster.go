@@ -52,7 +52,7 @@ type Cluster struct {
 func Run(cfg Config) Result {
 	machine.Seed(cfg.Seed)
 	c := &Cluster{cfg: cfg, processes: clientProcess, result: Result{Nodes: cfg.Nodes, Tablets: cfg.Tablets}}
-	c.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(cfg.Seed, 0x6e6574)), Now: machine.Now})
+	c.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(cfg.Seed, 0x6e6574)), Now: machine.Now, Backlog: backlog})
 	for i := range cfg.Nodes {
 		c.newHost(i % min(cfg.Nodes, racksMax))
 	}
@@ -65,6 +65,9 @@ func Run(cfg Config) Result {
 	c.run()
 	return c.result
 }
+
+// backlog is the default of Linux for connections that a listener has not accepted.
+const backlog = 4096
 
 // problem records what should not have happened.
 func (c *Cluster) problem(format string, args ...any) {
@@ -109,9 +112,10 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// heapGrowth is the growth of the heap after which memory is freed, in hundredths of what was in use.
+// Memory is freed when the heap has grown by heapGrowth, in hundredths of what was in use, or by garbageMax bytes.
 const (
 	heapGrowth   = 35
+	garbageMax   = 6 << 30
 	collectPause = time.Millisecond
 )
 
@@ -124,7 +128,8 @@ func (c *Cluster) collect(done <-chan struct{}) {
 			if before := heapBytes(); before > limit {
 				machine.Collect()
 				fmt.Fprintf(c.cfg.Log, "HEAP %d MB, %d MB in use, %.3f s\n", before>>20, heapBytes()>>20, machine.Now().Seconds())
-				limit = max(256<<20, heapBytes()*(100+heapGrowth)/100)
+				used := heapBytes()
+				limit = max(256<<20, used+min(used*heapGrowth/100, garbageMax))
 			}
 		case <-done:
 			return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/raftmeta/storage"
 	"github.com/steledb/stele/test/simulation/machine"
 	"github.com/steledb/stele/test/simulation/simdisk"
@@ -35,9 +36,10 @@ const (
 	racksMax     = 20
 	diskBytes    = 2 << 30
 	reserveBytes = 8 << 20
-	extentBytes  = 128 << 10
-	memoryBytes  = 1 << 30 // which hardly any of is used: it decides how many connections a node accepts
-	firstNodes   = 5       // that found the cluster, and are its voters
+	extentBytes  = 64 << 10
+	memoryBytes  = 2 << 30  // which hardly any of is used: it decides how many connections a node accepts
+	cacheBytes   = 16 << 20 // of users' tables; the cache's own tables would be 2 MB otherwise
+	firstNodes   = 5        // that found the cluster, and are its voters
 )
 
 // newHost adds a host that has no process.
@@ -49,6 +51,7 @@ func (c *Cluster) newHost(rack int) *host {
 	h.cfg = node.Config{
 		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: memoryBytes,
 		Name: h.name, Zone: fmt.Sprintf("rack-%d", rack), ReserveBytes: reserveBytes, ExtentBytes: extentBytes,
+		Tuning:  node.Tuning{Tablets: tabletserver.Sizes{CacheBytes: cacheBytes}},
 		Network: network{h.net, &h.gossip}, Logger: c.logger(h.name),
 	}
 	if i < firstNodes {

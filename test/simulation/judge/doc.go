@@ -14,7 +14,8 @@
 //
 //	SJ1. Operations on a row are linearizable (rows). This includes those of unknown outcome, which may take effect at any later time,
 //	     the creation and the drop of the row's table and families, rows that scans return or omit, and the reads in the end. So an
-//	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty.
+//	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty. Of two drops of
+//	     a table beside each other both may be acknowledged.
 //	SJ2. Server timestamps of a row grow (timestamps).
 //	SJ3. No operation on a table that was called after its drop returned is acknowledged, nor reads what was written before, unless the
 //	     table is created again (dropped tables). A table that was created is there until its drop is called (created tables).

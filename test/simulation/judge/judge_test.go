@@ -263,6 +263,20 @@ var rowTests = []judged{
 		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}})
 		h.write("r", "set b2:v=2")
 	}},
+	{"row: drops beside each other", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.drop()
+		h.drop().Call -= 2 // begins before the other has returned
+		h.create()
+		h.read("r")
+	}},
+	{"row: two drops", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.drop()
+		h.drop()
+	}},
 	{"row: timestamps", "timestamps", func(h *history) {
 		h.create()
 		h.write("r", "set a1:v=1").Stamp = 10

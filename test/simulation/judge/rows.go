@@ -43,6 +43,7 @@ func (r *Report) rows(ops []workload.Op, o Options) {
 // a read of each row that it returned, and of those of its range that it omitted.
 func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
 	parts, schemas = map[place][]workload.Op{}, map[string][]workload.Op{}
+	drops := dropsOf(ops)
 	for i := range ops {
 		op := &ops[i]
 		switch {
@@ -51,7 +52,7 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 			p := place{op.Table, op.Row}
 			parts[p] = append(parts[p], *op)
 		case isSchema(op):
-			schemas[op.Table] = append(schemas[op.Table], *op)
+			schemas[op.Table] = append(schemas[op.Table], drops.repeatable(*op))
 		}
 	}
 	known := map[string][]string{} // rows that were written, by table

@@ -25,6 +25,16 @@ func (d dropped) during(table string, from, to int64) bool {
 	return slices.ContainsFunc(d[table], func(op workload.Op) bool { return op.Call < to && op.Return > from })
 }
 
+// repeatable returns a schema change as the model of a row has it. An acknowledged drop beside another drop of the table may have
+// found it dropped: a node that repeats a drop whose answer was lost cannot distinguish the two. So it drops the table if there is one.
+func (d dropped) repeatable(op workload.Op) workload.Op {
+	beside := func(o workload.Op) bool { return o.Number != op.Number && o.Call < op.Return && o.Return > op.Call }
+	if op.Kind == workload.Drop && slices.ContainsFunc(d[op.Table], beside) {
+		op.Outcome = workload.Unknown
+	}
+	return op
+}
+
 // absence is a period in which a table certainly did not exist.
 type absence struct {
 	drop     workload.Op

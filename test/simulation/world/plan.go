@@ -94,6 +94,9 @@ func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 0x776f726c64))
 	p := plan{nodes: 5 + r.IntN(5)*r.IntN(2), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
 		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
+	if p.secured {
+		p.clients = min(p.clients, 40) // they are one user, who may have 128 connections to a node, also lost ones
+	}
 	p.badDisk = r.IntN(p.nodes)
 	p.ambush = time.Duration(r.IntN(3)) * time.Duration(500<<r.IntN(5)) * time.Millisecond
 	p.moments = time.Duration(r.IntN(4)) * time.Duration(20<<r.IntN(6)) * time.Millisecond

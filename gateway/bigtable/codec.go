@@ -1,0 +1,25 @@
+package bigtable
+
+import (
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// encoded is an answer that is encoded already. Its buffer has one reference, which the send releases.
+type encoded struct{ buffer mem.Buffer }
+
+// codec sends encoded answers as they are, and leaves all other messages to the codec of Protocol
+// Buffers.
+type codec struct{ encoding.CodecV2 }
+
+// Codec returns the codec of a server with this service, for grpc.ForceServerCodecV2.
+func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if e, ok := v.(*encoded); ok {
+		return mem.BufferSlice{e.buffer}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}

@@ -1,0 +1,74 @@
+package bigtable
+
+import (
+	"context"
+
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/errcode"
+	"github.com/steledb/stele/gateway/names"
+	"github.com/steledb/stele/table"
+)
+
+// Table is a table as the caller of a request may use it. *client.Table implements it; see there for
+// the errors.
+type Table interface {
+	Get(ctx context.Context, row string, opts ...client.ReadOption) (*table.Row, error)
+	GetAll(ctx context.Context, rows []string, opts ...client.ReadOption) ([]*table.Row, error)
+	Scan(ctx context.Context, opts ...client.ScanOption) *client.Scanner
+	Apply(ctx context.Context, m *client.RowMutation, opts ...client.ApplyOption) error
+	ApplyAll(ctx context.Context, ms []*client.RowMutation, opts ...client.ApplyOption) error
+	CheckAndMutate(ctx context.Context, row string, predicate table.Filter, then, otherwise *client.RowMutation) (bool, error)
+	ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error)
+	SampleRowKeys(ctx context.Context) ([]client.RowSample, error)
+}
+
+var _ Table = (*client.Table)(nil)
+
+// Config is what a Service needs.
+type Config struct {
+	// Open returns a table of the cluster, bound to the caller in the context of a request. It does
+	// not check that the table exists. Its errors become statuses by package errcode.
+	Open func(ctx context.Context, name string) (Table, error)
+	// Pool has the buffers of answers. Nil means mem.DefaultBufferPool.
+	Pool mem.BufferPool
+}
+
+// Service serves google.bigtable.v2.Bigtable.
+type Service struct {
+	bigtablepb.UnimplementedBigtableServer
+	cfg Config
+}
+
+// New returns a Service.
+func New(cfg Config) *Service {
+	if cfg.Pool == nil {
+		cfg.Pool = mem.DefaultBufferPool()
+	}
+	return &Service{cfg: cfg}
+}
+
+// Register registers the service. The server must use Codec.
+func (s *Service) Register(r grpc.ServiceRegistrar) { bigtablepb.RegisterBigtableServer(r, s) }
+
+// target names what a request is about. One field is set in a valid request.
+type target struct{ table, authorizedView, materializedView string }
+
+// open returns the table of a request. Its errors are statuses.
+func (s *Service) open(ctx context.Context, of target) (Table, error) {
+	switch {
+	case of.authorizedView != "":
+		return nil, errcode.Unimplemented("Authorized views are not supported: name the table.")
+	case of.materializedView != "":
+		return nil, errcode.Unimplemented("Materialized views are not supported: name the table.")
+	}
+	name, err := names.ParseTable(of.table)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	t, err := s.cfg.Open(ctx, name.ID)
+	return t, errcode.Convert(err, errcode.Repeatable)
+}

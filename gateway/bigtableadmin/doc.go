@@ -1,0 +1,25 @@
+// Package bigtableadmin serves the administration of Cloud Bigtable's API from a client of the
+// cluster: tables and their column families, and what can be read of instances and clusters.
+//
+// Every instance name is an alias of the cluster's only namespace (package names), with one cluster
+// in it. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
+// ignored: value types, deletion protection, change streams, backup policies and row key schemas.
+// Changes are made at once, so no long-running operation exists.
+//
+// # Departures from Google's service
+//
+// Timestamps have a granularity of 1 µs, so tables have the granularity MICROS. ModifyColumnFamilies
+// checks all modifications first, and then makes one after the other: if another one changes the
+// families meanwhile, or the call fails, some may be made and others not.
+//
+// # Nouns
+//
+//   - Tables administers tables as the caller of a request may. *client.Tables has the methods.
+//   - A rule is a GcRule of the API; a policy is that of a column family here.
+//
+// # Invariants
+//
+//	GA1. A garbage collection rule that is created is returned as an equal rule, apart from unions and
+//	     intersections of fewer than two rules.
+//	GA2. A family without a policy has no rule, not an empty one: cbt prints that as a policy.
+package bigtableadmin

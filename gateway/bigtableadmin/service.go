@@ -1,0 +1,76 @@
+package bigtableadmin
+
+import (
+	"context"
+
+	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
+)
+
+// Tables administers tables. client.Tables implements it; see there for the errors.
+type Tables interface {
+	List(ctx context.Context) ([]*table.Schema, error)
+	Describe(ctx context.Context, name string) (*client.TableInfo, error)
+	CreateSplit(ctx context.Context, name string, splitAt []string, families ...table.FamilySpec) (*table.Schema, error)
+	SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error)
+	DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error)
+	Drop(ctx context.Context, name string) error
+}
+
+var _ Tables = client.Tables{}
+
+// Nodes lists the nodes of the cluster. client.Nodes implements it.
+type Nodes interface {
+	List(ctx context.Context) ([]client.NodeInfo, error)
+}
+
+// Config is what a Service needs.
+type Config struct {
+	// Open returns what the caller in the context of a request may administer. Its errors become
+	// statuses by package errcode.
+	Open func(ctx context.Context) (Tables, Nodes, error)
+}
+
+// Ids of what an instance contains.
+const (
+	clusterID         = "stele"
+	appProfileID      = "default"
+	defaultInstanceID = "default"
+)
+
+// Service serves google.bigtable.admin.v2.BigtableTableAdmin. Register adds the services beside it.
+type Service struct {
+	adminpb.UnimplementedBigtableTableAdminServer
+	cfg Config
+}
+
+// New returns a Service.
+func New(cfg Config) *Service { return &Service{cfg: cfg} }
+
+// Register registers the administration of tables and instances, and long-running operations.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	adminpb.RegisterBigtableTableAdminServer(r, s)
+	adminpb.RegisterBigtableInstanceAdminServer(r, &instances{cfg: s.cfg})
+	longrunningpb.RegisterOperationsServer(r, operations{})
+}
+
+// operations serves google.longrunning.Operations. There are none: changes are made at once.
+type operations struct {
+	longrunningpb.UnimplementedOperationsServer
+}
+
+// GetOperation implements longrunningpb.OperationsServer.
+func (operations) GetOperation(_ context.Context, req *longrunningpb.GetOperationRequest) (*longrunningpb.Operation, error) {
+	return nil, status.Errorf(codes.NotFound, "operation %.200q not found", req.Name)
+}
+
+// ListOperations implements longrunningpb.OperationsServer.
+func (operations) ListOperations(context.Context, *longrunningpb.ListOperationsRequest) (*longrunningpb.ListOperationsResponse, error) {
+	return &longrunningpb.ListOperationsResponse{}, nil
+}

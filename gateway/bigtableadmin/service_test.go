@@ -1,0 +1,297 @@
+package bigtableadmin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// fakeCluster has tables in memory, and four nodes.
+type fakeCluster struct {
+	tables map[string]*table.Schema
+	splits []string // of the last table created
+}
+
+func (f *fakeCluster) service() *Service {
+	return New(Config{Open: func(context.Context) (Tables, Nodes, error) { return f, fakeNodes{}, nil }})
+}
+
+type fakeNodes struct{}
+
+func (fakeNodes) List(context.Context) ([]client.NodeInfo, error) {
+	return []client.NodeInfo{{Zone: "b", State: api.NodeAlive}, {Zone: "a", State: api.NodeAlive}, {Zone: "b", State: api.NodeAlive}, {Zone: "c", State: api.NodeDead}}, nil
+}
+
+func (f *fakeCluster) List(context.Context) (all []*table.Schema, err error) {
+	for _, s := range f.tables {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *table.Schema) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func (f *fakeCluster) Describe(_ context.Context, name string) (*client.TableInfo, error) {
+	if f.tables[name] == nil {
+		return nil, client.ErrNoTable
+	}
+	return &client.TableInfo{Schema: f.tables[name]}, nil
+}
+
+func (f *fakeCluster) CreateSplit(_ context.Context, name string, splitAt []string, families ...table.FamilySpec) (*table.Schema, error) {
+	if f.tables[name] != nil {
+		return nil, client.ErrTableExists
+	}
+	s, err := table.NewSchema(name, 1).Apply(families...)
+	if err != nil {
+		return nil, err
+	}
+	f.tables[name], f.splits = s, splitAt
+	return s, nil
+}
+
+func (f *fakeCluster) SetFamily(_ context.Context, name string, spec table.FamilySpec) (s *table.Schema, err error) {
+	if s, err = f.tables[name].Apply(spec); err == nil {
+		f.tables[name] = s
+	}
+	return s, err
+}
+
+func (f *fakeCluster) DropFamily(_ context.Context, name, family string) (s *table.Schema, err error) {
+	if s, err = f.tables[name].DropFamily(family); err == nil {
+		f.tables[name] = s
+	}
+	return s, err
+}
+
+func (f *fakeCluster) Drop(_ context.Context, name string) error {
+	if f.tables[name] == nil {
+		return client.ErrNoTable
+	}
+	delete(f.tables, name)
+	return nil
+}
+
+const parent = "projects/p/instances/i"
+
+func parse[M proto.Message](t *testing.T, m M, text string) M {
+	t.Helper()
+	if err := prototext.Unmarshal([]byte(text), m); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return m
+}
+
+func drawRule(t *rapid.T, depth int) *adminpb.GcRule {
+	kind := rapid.IntRange(0, 3).Draw(t, "kind")
+	if depth == 0 {
+		kind %= 2
+	}
+	switch kind {
+	case 0:
+		return &adminpb.GcRule{Rule: &adminpb.GcRule_MaxNumVersions{MaxNumVersions: rapid.Int32Range(1, 1<<31-1).Draw(t, "versions")}}
+	case 1:
+		age := time.Duration(rapid.Int64Range(1, 1<<50).Draw(t, "µs")) * time.Microsecond
+		return &adminpb.GcRule{Rule: &adminpb.GcRule_MaxAge{MaxAge: durationpb.New(age)}}
+	}
+	var rules []*adminpb.GcRule
+	for range rapid.IntRange(2, 3).Draw(t, "rules") {
+		rules = append(rules, drawRule(t, depth-1))
+	}
+	if kind == 2 {
+		return &adminpb.GcRule{Rule: &adminpb.GcRule_Union_{Union: &adminpb.GcRule_Union{Rules: rules}}}
+	}
+	return &adminpb.GcRule{Rule: &adminpb.GcRule_Intersection_{Intersection: &adminpb.GcRule_Intersection{Rules: rules}}}
+}
+
+// TestRules: a rule is returned as it was created (GA1).
+func TestRules(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := drawRule(t, 3)
+		policy, err := policyOf(rule, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := policy.Validate(nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := ruleOf(&policy); !proto.Equal(got, rule) {
+			t.Fatalf("%v became %v", rule, got)
+		}
+	})
+	if p, err := policyOf(nil, 1); err != nil || ruleOf(&p) != nil { // GA2
+		t.Errorf("no rule: %v, %v", ruleOf(&p), err)
+	}
+	deep := &adminpb.GcRule{}
+	for range ruleDepthMax {
+		deep = &adminpb.GcRule{Rule: &adminpb.GcRule_Union_{Union: &adminpb.GcRule_Union{Rules: []*adminpb.GcRule{deep}}}}
+	}
+	bad := []*adminpb.GcRule{deep}
+	for _, text := range []string{`max_num_versions: 0`, `max_num_versions: -1`, `max_age {}`, `max_age {seconds: -1}`, `max_age {nanos: 999}`, `union {rules {max_num_versions: 0}}`} {
+		bad = append(bad, parse(t, &adminpb.GcRule{}, text))
+	}
+	for _, r := range bad {
+		if p, err := policyOf(r, 1); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v, %v, want INVALID_ARGUMENT", r, p, err)
+		}
+	}
+}
+
+func TestCreateTable(t *testing.T) {
+	f := &fakeCluster{tables: map[string]*table.Schema{}}
+	s := f.service()
+	for _, c := range []struct {
+		text string
+		want codes.Code
+	}{
+		{`table_id: "t" table {column_families {key: "b" value {gc_rule {max_num_versions: 2}}} column_families {key: "a" value {}}} initial_splits {key: "m"}`, codes.OK},
+		{`table_id: "t"`, codes.AlreadyExists},
+		{`table_id: "t/x"`, codes.InvalidArgument},
+		{`table_id: ""`, codes.InvalidArgument},
+		{`table_id: "x" initial_splits {}`, codes.InvalidArgument},
+		{`table_id: "x" table {granularity: MILLIS}`, codes.Unimplemented},
+		{`table_id: "x" table {granularity: 77}`, codes.InvalidArgument},
+		{`table_id: "x" table {deletion_protection: true}`, codes.Unimplemented},
+		{`table_id: "x" table {change_stream_config {}}`, codes.Unimplemented},
+		{`table_id: "x" table {automated_backup_policy {}}`, codes.Unimplemented},
+		{`table_id: "x" table {row_key_schema {}}`, codes.Unimplemented},
+		{`table_id: "x" table {column_families {key: "a" value {value_type {int64_type {}}}}}`, codes.Unimplemented},
+		{`table_id: "x" table {column_families {key: "a b" value {}}}`, codes.InvalidArgument},
+	} {
+		req := parse(t, &adminpb.CreateTableRequest{}, c.text)
+		req.Parent = parent
+		if got, err := s.CreateTable(t.Context(), req); status.Code(err) != c.want {
+			t.Errorf("%s: %v, %v, want %v", c.text, got, err, c.want)
+		}
+	}
+	want := parse(t, &adminpb.Table{}, `name: "projects/p/instances/i/tables/t" granularity: MICROS
+		column_families {key: "a" value {}} column_families {key: "b" value {gc_rule {max_num_versions: 2}}}`)
+	got, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t"})
+	if err != nil || !proto.Equal(got, want) || len(f.tables) != 1 || !slices.Equal(f.splits, []string{"m"}) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	full, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t", View: adminpb.Table_FULL})
+	if err != nil || full.ClusterStates[clusterID].GetReplicationState() != adminpb.Table_ClusterState_READY || len(full.ColumnFamilies) != 2 {
+		t.Errorf("%v, %v", full, err)
+	}
+}
+
+func TestListAndDelete(t *testing.T) {
+	f := &fakeCluster{tables: map[string]*table.Schema{}}
+	s := f.service()
+	for i := range 5 {
+		if _, err := s.CreateTable(t.Context(), &adminpb.CreateTableRequest{Parent: parent, TableId: fmt.Sprint("t", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	req := &adminpb.ListTablesRequest{Parent: parent, PageSize: 2}
+	for pages := 1; ; pages++ {
+		page, err := s.ListTables(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range page.Tables {
+			got = append(got, strings.TrimPrefix(one.Name, parent+"/tables/"))
+		}
+		if req.PageToken = page.NextPageToken; req.PageToken == "" {
+			if pages != 3 {
+				t.Errorf("%d pages, want 3", pages)
+			}
+			break
+		}
+	}
+	if strings.Join(got, " ") != "t0 t1 t2 t3 t4" {
+		t.Errorf("%v", got)
+	}
+	name := parent + "/tables/t3"
+	for i, want := range []codes.Code{codes.OK, codes.NotFound} {
+		if _, err := s.DeleteTable(t.Context(), &adminpb.DeleteTableRequest{Name: name}); status.Code(err) != want {
+			t.Errorf("delete %d: %v, want %v", i, err, want)
+		}
+	}
+	if _, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: name}); status.Code(err) != codes.NotFound {
+		t.Errorf("%v, want NOT_FOUND", err)
+	}
+	token, err := s.GenerateConsistencyToken(t.Context(), &adminpb.GenerateConsistencyTokenRequest{Name: parent + "/tables/t1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.CheckConsistency(t.Context(), &adminpb.CheckConsistencyRequest{Name: parent + "/tables/t1", ConsistencyToken: token.ConsistencyToken}); err != nil || !c.Consistent {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+func TestModifyColumnFamilies(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		code codes.Code
+		want string // the families afterwards
+	}{
+		{`modifications {id: "n" create {}} modifications {id: "n" update {gc_rule {max_num_versions: 3}}} modifications {id: "a" drop: true}`, codes.OK, "b:none n:versions=3"},
+		{`modifications {id: "a" drop: true} modifications {id: "a" create {}}`, codes.OK, "a:none b:none"},
+		{`modifications {id: "b" update {} update_mask {paths: "gc_rule"}}`, codes.OK, "a:versions=1 b:none"},
+		{`modifications {id: "n" create {}} modifications {id: "b" create {}}`, codes.AlreadyExists, "a:versions=1 b:none"},
+		{`modifications {id: "n" create {}} modifications {id: "x" update {}}`, codes.NotFound, "a:versions=1 b:none"},
+		{`modifications {id: "a" drop: true} modifications {id: "a" drop: true}`, codes.NotFound, "a:versions=1 b:none"},
+		{`modifications {id: "a" drop: false}`, codes.InvalidArgument, "a:versions=1 b:none"},
+		{`modifications {id: "a"}`, codes.InvalidArgument, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {} update_mask {paths: "value_type"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+	} {
+		one := table.MaxVersions(1)
+		schema, err := table.NewSchema("t", 1).Apply(table.FamilySpec{Name: "a", GC: &one}, table.FamilySpec{Name: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &fakeCluster{tables: map[string]*table.Schema{"t": schema}}
+		req := parse(t, &adminpb.ModifyColumnFamiliesRequest{}, c.text)
+		req.Name = parent + "/tables/t"
+		_, err = f.service().ModifyColumnFamilies(t.Context(), req)
+		var got []string
+		for _, family := range f.tables["t"].Families {
+			got = append(got, family.Name+":"+family.GC.String())
+		}
+		if status.Code(err) != c.code || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, families %v; want %v, %s", c.text, err, got, c.code, c.want)
+		}
+	}
+}
+
+func TestInstances(t *testing.T) {
+	s := &instances{cfg: (&fakeCluster{}).service().cfg}
+	list, err := s.ListClusters(t.Context(), &adminpb.ListClustersRequest{Parent: parent})
+	want := parse(t, &adminpb.Cluster{}, `name: "projects/p/instances/i/clusters/stele" location: "projects/p/locations/b" state: READY serve_nodes: 3 default_storage_type: SSD`)
+	if err != nil || len(list.Clusters) != 1 || !proto.Equal(list.Clusters[0], want) {
+		t.Errorf("%v, %v, want %v", list, err, want)
+	}
+	if got, err := s.GetInstance(t.Context(), &adminpb.GetInstanceRequest{Name: parent}); err != nil || got.Name != parent {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := s.GetCluster(t.Context(), &adminpb.GetClusterRequest{Name: parent + "/clusters/x"}); status.Code(err) != codes.NotFound {
+		t.Errorf("%v", err)
+	}
+	if got, err := s.ListAppProfiles(t.Context(), &adminpb.ListAppProfilesRequest{Parent: "projects/p/instances/-"}); err != nil || got.AppProfiles[0].Name != "projects/p/instances/default/appProfiles/default" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := s.ListInstances(t.Context(), &adminpb.ListInstancesRequest{Parent: "projects/p"}); err != nil || len(got.Instances) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := (operations{}).GetOperation(t.Context(), &longrunningpb.GetOperationRequest{Name: "x"}); status.Code(err) != codes.NotFound {
+		t.Errorf("%v", err)
+	}
+}

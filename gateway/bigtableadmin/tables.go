@@ -1,0 +1,231 @@
+package bigtableadmin
+
+import (
+	"context"
+	"slices"
+
+	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/gateway/errcode"
+	"github.com/steledb/stele/gateway/names"
+	"github.com/steledb/stele/table"
+)
+
+// open returns the administration of tables for the caller. Its errors are statuses.
+func (s *Service) open(ctx context.Context) (Tables, error) {
+	t, _, err := s.cfg.Open(ctx)
+	return t, errcode.Convert(err, errcode.Repeatable)
+}
+
+// openTable is open for a request about one table.
+func (s *Service) openTable(ctx context.Context, name string) (Tables, names.Table, error) {
+	n, err := names.ParseTable(name)
+	if err != nil {
+		return nil, n, errcode.Convert(err, errcode.Repeatable)
+	}
+	t, err := s.open(ctx)
+	return t, n, err
+}
+
+// CreateTable implements adminpb.BigtableTableAdminServer.
+func (s *Service) CreateTable(ctx context.Context, req *adminpb.CreateTableRequest) (*adminpb.Table, error) {
+	in, err := names.ParseInstance(req.Parent)
+	if err == nil {
+		err = (names.Limits{}).CheckTableID(req.TableId)
+	}
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Once)
+	}
+	families, err := newFamilies(req.Table)
+	if err != nil {
+		return nil, err
+	}
+	splitAt := make([]string, len(req.InitialSplits))
+	for i, split := range req.InitialSplits {
+		if splitAt[i] = string(split.GetKey()); splitAt[i] == "" {
+			return nil, errcode.Convert(table.ErrBadRowKey, errcode.Once)
+		}
+	}
+	t, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := t.CreateSplit(ctx, req.TableId, splitAt, families...)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Once)
+	}
+	return describe(in.Table(req.TableId), schema, adminpb.Table_SCHEMA_VIEW), nil
+}
+
+// newFamilies returns the families of a table to create, sorted by name. Errors are statuses.
+func newFamilies(t *adminpb.Table) (families []table.FamilySpec, err error) {
+	if err := checkOptions(t); err != nil {
+		return nil, err
+	}
+	for name, f := range t.GetColumnFamilies() {
+		spec, err := specOf(name, f)
+		if err != nil {
+			return nil, err
+		}
+		families = append(families, spec)
+	}
+	slices.SortFunc(families, func(a, b table.FamilySpec) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return families, nil
+}
+
+// checkOptions rejects what a schema cannot store.
+func checkOptions(t *adminpb.Table) error {
+	switch g := t.GetGranularity(); g {
+	case adminpb.Table_TIMESTAMP_GRANULARITY_UNSPECIFIED, adminpb.Table_MICROS:
+	case adminpb.Table_MILLIS:
+		return errcode.Unimplemented("The granularity MILLIS is not supported: tables have MICROS.")
+	default:
+		return errcode.Invalid("unknown timestamp granularity %v", g)
+	}
+	switch {
+	case t.GetDeletionProtection():
+		return errcode.Unimplemented("Deletion protection is not supported.")
+	case t.GetChangeStreamConfig() != nil:
+		return errcode.Unimplemented("Change streams are not supported.")
+	case t.GetAutomatedBackupConfig() != nil:
+		return errcode.Unimplemented("Backups are not supported.")
+	case t.GetTieredStorageConfig() != nil:
+		return errcode.Unimplemented("Tiered storage is not supported.")
+	case t.GetRowKeySchema() != nil:
+		return errcode.Unimplemented("Row key schemas are not supported.")
+	}
+	return nil
+}
+
+// ListTables implements adminpb.BigtableTableAdminServer. A page token is the id of the last table of
+// the page before.
+func (s *Service) ListTables(ctx context.Context, req *adminpb.ListTablesRequest) (*adminpb.ListTablesResponse, error) {
+	in, err := names.ParseInstance(req.Parent)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	if req.PageSize < 0 {
+		return nil, errcode.Invalid("page_size must not be negative")
+	}
+	t, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := t.List(ctx)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	view := req.View
+	if view == adminpb.Table_VIEW_UNSPECIFIED {
+		view = adminpb.Table_NAME_ONLY
+	}
+	answer := &adminpb.ListTablesResponse{}
+	for _, schema := range schemas {
+		if schema.Name == metadata.Name || req.PageToken != "" && schema.Name <= req.PageToken {
+			continue
+		}
+		if n := len(answer.Tables); req.PageSize > 0 && n == int(req.PageSize) {
+			last, _ := names.ParseTable(answer.Tables[n-1].Name)
+			answer.NextPageToken = last.ID
+			break
+		}
+		answer.Tables = append(answer.Tables, describe(in.Table(schema.Name), schema, view))
+	}
+	return answer, nil
+}
+
+// GetTable implements adminpb.BigtableTableAdminServer.
+func (s *Service) GetTable(ctx context.Context, req *adminpb.GetTableRequest) (*adminpb.Table, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := schemaOf(ctx, t, name)
+	if err != nil {
+		return nil, err
+	}
+	view := req.View
+	if view == adminpb.Table_VIEW_UNSPECIFIED {
+		view = adminpb.Table_SCHEMA_VIEW
+	}
+	return describe(name, schema, view), nil
+}
+
+// schemaOf returns the schema of a table. Its errors are statuses.
+func schemaOf(ctx context.Context, t Tables, name names.Table) (*table.Schema, error) {
+	if name.ID == metadata.Name {
+		return nil, errcode.Convert(client.ErrNoTable, errcode.Repeatable)
+	}
+	info, err := t.Describe(ctx, name.ID)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	return info.Schema, nil
+}
+
+// describe returns a view of a table.
+func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *adminpb.Table {
+	t := &adminpb.Table{Name: name.String()}
+	if view == adminpb.Table_SCHEMA_VIEW || view == adminpb.Table_FULL {
+		t.Granularity = adminpb.Table_MICROS
+		t.ColumnFamilies = map[string]*adminpb.ColumnFamily{}
+		for i := range schema.Families {
+			f := &schema.Families[i]
+			t.ColumnFamilies[f.Name] = &adminpb.ColumnFamily{GcRule: ruleOf(&f.GC)}
+		}
+	}
+	if view == adminpb.Table_REPLICATION_VIEW || view == adminpb.Table_ENCRYPTION_VIEW || view == adminpb.Table_FULL {
+		t.ClusterStates = map[string]*adminpb.Table_ClusterState{clusterID: {ReplicationState: adminpb.Table_ClusterState_READY}}
+	}
+	return t
+}
+
+// DeleteTable implements adminpb.BigtableTableAdminServer.
+func (s *Service) DeleteTable(ctx context.Context, req *adminpb.DeleteTableRequest) (*emptypb.Empty, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Drop(ctx, name.ID); err != nil {
+		return nil, errcode.Convert(err, errcode.Once)
+	}
+	return &emptypb.Empty{}, nil
+}
+
+// consistencyToken is the only token: a cluster is consistent with itself.
+const consistencyToken = "stele"
+
+// GenerateConsistencyToken implements adminpb.BigtableTableAdminServer.
+func (s *Service) GenerateConsistencyToken(ctx context.Context, req *adminpb.GenerateConsistencyTokenRequest) (*adminpb.GenerateConsistencyTokenResponse, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := schemaOf(ctx, t, name); err != nil {
+		return nil, err
+	}
+	return &adminpb.GenerateConsistencyTokenResponse{ConsistencyToken: consistencyToken}, nil
+}
+
+// CheckConsistency implements adminpb.BigtableTableAdminServer.
+func (s *Service) CheckConsistency(ctx context.Context, req *adminpb.CheckConsistencyRequest) (*adminpb.CheckConsistencyResponse, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := schemaOf(ctx, t, name); err != nil {
+		return nil, err
+	}
+	if req.ConsistencyToken != consistencyToken {
+		return nil, errcode.Invalid("token %.200q not valid", req.ConsistencyToken)
+	}
+	return &adminpb.CheckConsistencyResponse{Consistent: true}, nil
+}
