@@ -37,6 +37,7 @@ type scanOptions struct {
 	batchRows  int
 	batchBytes int
 	reversed   bool
+	stats      bool
 	ranges     []table.RowRange
 	someRows   bool // only the rows in ranges
 }
@@ -204,6 +205,12 @@ func Limit(n int64) ScanOption {
 // of earlier versions reject it.
 func Reversed() ScanOption {
 	return scanOption(func(o *scanOptions) { o.reversed = true })
+}
+
+// CountSeen makes the scan count the rows and cells that servers examine: see Scanner.Stats. Nodes of earlier versions
+// reject it.
+func CountSeen() ScanOption {
+	return scanOption(func(o *scanOptions) { o.stats = true })
 }
 
 // BatchRows sets the maximum number of rows in one response of the server: from 1 to 100,000,

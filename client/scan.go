@@ -44,6 +44,7 @@ type Scanner struct {
 	last    []byte // the key of the last row, if invariant.On
 	err     error
 	closed  bool
+	stats   api.ScanStats
 }
 
 // scanBatch is one response of the server, or an error.
@@ -90,6 +91,7 @@ func (s *Scanner) fetched() bool {
 		return false
 	}
 	s.current, s.err = b, b.err
+	s.stats.Add(&b.result.Stats)
 	return s.err == nil
 }
 
@@ -148,6 +150,12 @@ func (s *Scanner) checkOrder(row *table.Row) {
 
 // Row returns the current row. The caller owns it. It retains the memory of its batch.
 func (s *Scanner) Row() *table.Row { return s.row }
+
+// ScanStats are counts of a scan.
+type ScanStats = api.ScanStats
+
+// Stats returns the counts of the batches that Next has reached, with the option CountSeen.
+func (s *Scanner) Stats() ScanStats { return s.stats }
 
 // Buffered returns the number of rows that Next returns without waiting for a node.
 func (s *Scanner) Buffered() int {
@@ -281,7 +289,7 @@ func resumable(err error) bool {
 func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 	req := api.ScanOpenRequest{
 		Table: f.table.name, Start: f.start, End: f.end, Filter: f.filter,
-		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes, Reversed: f.opts.reversed, Rows: f.part(),
+		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes, Reversed: f.opts.reversed, Rows: f.part(), Stats: f.opts.stats,
 	}
 	row := f.start
 	if f.opts.reversed {

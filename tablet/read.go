@@ -216,7 +216,7 @@ func (r *rows) init(ctx context.Context, t *Tablet, sc *schema, snap uint64, f *
 	r.judge.Init(t.server.gcClock.Now(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
-	r.most, r.paused, r.inRow = nil, false, false
+	r.most, r.paused, r.inRow, r.seen = nil, false, false, 0
 	r.gate = t.server.largeReads
 	return nil
 }
@@ -269,6 +269,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 			return nil, err
 		}
 		next, err := r.scan(ctx, t, rg, f, most, emit)
+		most.addCells(r.rows.seen)
 		if err == errGone && ctx.Err() == nil {
 			continue // nothing was read, and the replacement is in the tables
 		}
@@ -391,6 +392,9 @@ type ScanBounds struct {
 	// the number of rows that it may not see. If Partly is set, Looked is 0, Rows does not apply,
 	// and the key to resume at must not be sent to the caller.
 	Looked int
+	// Cells is the number of cells examined in these rows; 0 if Partly is set. Cells that are skipped because the
+	// filter cannot pass them are not examined.
+	Cells  int64
 	Partly bool // the caller may not see the whole table
 	// Table is the id of the scanned table; 0 if no tablet of it was found.
 	Table uint64
@@ -426,6 +430,13 @@ func (m *ScanBounds) again() {
 	m.begun = false
 	if !m.Partly {
 		m.Looked--
+	}
+}
+
+// addCells adds cells that the scan has examined.
+func (m *ScanBounds) addCells(n int64) {
+	if m != nil && !m.Partly {
+		m.Cells += n
 	}
 }
 

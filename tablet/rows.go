@@ -59,6 +59,7 @@ type rows struct {
 
 	ctx  context.Context // of the current read
 	read int             // work since ctx was last checked, in entries
+	seen int64           // cells that the read has examined
 
 	most   *ScanBounds // bounds of a scan; may be nil
 	paused bool        // next stopped before the row of key because a bound was reached
@@ -224,6 +225,7 @@ func (r *rows) readColumn() {
 			r.readHistory()
 			return
 		}
+		r.seen++
 		ts := ikey.Timestamp(key)
 		switch r.judge.Next(ts, seq) {
 		case gcpolicy.Rest:
@@ -268,6 +270,7 @@ func (r *rows) readHistory() {
 		if r.err = r.holdRow(r.bytes + held); r.err != nil {
 			return
 		}
+		r.seen++
 		r.versions = append(r.versions, gcpolicy.Version{Timestamp: ikey.Timestamp(key), Seq: ikey.Seq(key)})
 		r.values = append(r.values, value)
 		if r.step(); r.err != nil {

@@ -130,6 +130,7 @@ func goldenRequests() []struct {
 		{"scan_open with options", &ScanOpenRequest{Table: "t", Start: []byte("a"), End: []byte("m"), Prefix: []byte("b"), Limit: 10, BatchRows: 5, BatchBytes: 70000},
 			"92 a174 86 a57374617274c40161 a3656e64c4016d a6707265666978c40162 a56c696d69740a aa62617463685f726f777305 ab62617463685f6279746573ce00011170"},
 		{"scan_open by parts", &ScanOpenRequest{Table: "t", BatchRows: 5, Parts: true}, "92 a174 82 aa62617463685f726f777305 a57061727473c3"},
+		{"scan_open with counts", &ScanOpenRequest{Table: "t", BatchRows: 5, Stats: true}, "92 a174 82 aa62617463685f726f777305 a57374617473c3"},
 		{"scan_open in reverse", &ScanOpenRequest{Table: "t", BatchRows: 5, Reversed: true}, "92 a174 82 aa62617463685f726f777305 a87265766572736564c3"},
 		{"scan_open of a set", &ScanOpenRequest{Table: "t", BatchRows: 5, Rows: table.NewRowSet([]table.RowRange{{Start: []byte("m")}, table.RowKeyRange([]byte("k")), {Start: []byte("a"), End: []byte("c")}})},
 			"92 a174 82 aa62617463685f726f777305 a4726f7773 93 92c40161c40163 c4016b 92c4016dc0"},

@@ -10,7 +10,7 @@ import (
 
 // ScanOpenRequest holds the parameters of scan_open:
 //
-//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed, rows
+//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed, rows, stats
 type ScanOpenRequest struct {
 	TableOptions
 	Table string
@@ -28,6 +28,8 @@ type ScanOpenRequest struct {
 	Reversed bool
 	// Rows limits the rows further to those of a set; nil means all.
 	Rows *table.RowSet
+	// Stats means that results have ScanStats.
+	Stats bool
 
 	names names
 }
@@ -40,7 +42,7 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 			n++
 		}
 	}
-	for _, set := range []bool{r.Parts, r.Reversed} {
+	for _, set := range []bool{r.Parts, r.Reversed, r.Stats} {
 		if set {
 			n++
 		}
@@ -60,6 +62,7 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	appendCount(e, "batch_bytes", int64(r.BatchBytes))
 	appendSet(e, "parts", r.Parts)
 	appendSet(e, "reversed", r.Reversed)
+	appendSet(e, "stats", r.Stats)
 	if r.Rows != nil {
 		e.Str("rows")
 		table.AppendRowSet(e, r.Rows)
@@ -116,6 +119,8 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Parts = d.Bool()
 	case "reversed":
 		r.Reversed = d.Bool()
+	case "stats":
+		r.Stats = d.Bool()
 	case "rows":
 		r.Rows = rowSetOption(d)
 	default:
@@ -206,11 +211,35 @@ func (r *ScanNextRequest) Decode(d *wire.Decoder, n int) error {
 
 // ScanWriter encodes the result of scan_open and scan_next row by row:
 //
-//	{"rows": [row…], "cursor": uint | nil, "next": bytes | nil}
+//	{"rows": [row…], "cursor": uint | nil, "next": bytes | nil, "stats": {…}}
 type ScanWriter struct {
-	e    *wire.Encoder
-	mark int
-	rows int
+	e     *wire.Encoder
+	mark  int
+	rows  int
+	cells int64
+	stats bool
+	seen  ScanStats
+}
+
+// ScanStats are counts of a batch of a scan. If the caller may not see the whole table, what was seen is
+// what was returned.
+type ScanStats struct {
+	RowsSeen      int64 // examined, or requested by key and not found
+	RowsReturned  int64
+	CellsSeen     int64 // examined; cells that the filter cannot pass are skipped where possible
+	CellsReturned int64
+}
+
+// Add adds the counts of another batch.
+func (s *ScanStats) Add(o *ScanStats) {
+	s.RowsSeen += o.RowsSeen
+	s.RowsReturned += o.RowsReturned
+	s.CellsSeen += o.CellsSeen
+	s.CellsReturned += o.CellsReturned
+}
+
+func (s *ScanStats) fields() fields {
+	return fields{{"rows_seen", &s.RowsSeen}, {"rows_returned", &s.RowsReturned}, {"cells_seen", &s.CellsSeen}, {"cells_returned", &s.CellsReturned}}
 }
 
 // BeginScan starts a result in e.
@@ -220,10 +249,21 @@ func BeginScan(e *wire.Encoder) ScanWriter {
 	return ScanWriter{e: e, mark: e.ReserveArray32()}
 }
 
+// BeginScanWithStats is BeginScan for a result with ScanStats.
+func BeginScanWithStats(e *wire.Encoder) ScanWriter {
+	e.Map(4)
+	e.Str("rows")
+	return ScanWriter{e: e, mark: e.ReserveArray32(), stats: true}
+}
+
+// Seen sets the counts of what was examined. At least what was returned was.
+func (w *ScanWriter) Seen(rows, cells int64) { w.seen.RowsSeen, w.seen.CellsSeen = rows, cells }
+
 // Row adds a row, which must have cells.
 func (w *ScanWriter) Row(key []byte, cells []table.Cell) {
 	table.AppendRow(w.e, key, cells)
 	w.rows++
+	w.cells += int64(len(cells))
 }
 
 // Rows returns the number of rows so far.
@@ -248,6 +288,13 @@ func (w *ScanWriter) End(cursor uint64, next []byte) {
 	} else {
 		w.e.Bin(next)
 	}
+	if w.stats {
+		s := &w.seen
+		s.RowsReturned, s.CellsReturned = int64(w.rows), w.cells
+		s.RowsSeen, s.CellsSeen = max(s.RowsSeen, s.RowsReturned), max(s.CellsSeen, s.CellsReturned)
+		w.e.Str("stats")
+		s.fields().append(w.e)
+	}
 }
 
 // ScanResult is the result of scan_open and scan_next.
@@ -261,6 +308,8 @@ type ScanResult struct {
 	// with all if it is empty. Without a Cursor, which happens in scans by Parts, it continues with a new
 	// scan_open on the server of that row, or of LastRow of it.
 	Next []byte
+	// Stats are the counts of the batch, if they were requested.
+	Stats ScanStats
 }
 
 // Decode decodes what a ScanWriter wrote. The result aliases the input; the caller reads the rows
@@ -278,6 +327,10 @@ func (r *ScanResult) Decode(d *wire.Decoder) error {
 			}
 		case "next":
 			r.Next = optionalBytes(d)
+		case "stats":
+			if err := r.Stats.fields().decode(d); err != nil {
+				return err
+			}
 		default:
 			d.Skip()
 		}

@@ -27,6 +27,7 @@ type scan struct {
 	left       int64 // rows; math.MaxInt64 is no limit
 	batchRows  int
 	batchBytes int
+	stats      bool // results have api.ScanStats
 	parts      bool // the client continues on another server where this node's tablets end
 	owner      string
 
@@ -40,7 +41,7 @@ func newScan(r *api.ScanOpenRequest, owner string) *scan {
 	start, end, empty := r.Range()
 	start = bytes.Clone(start)
 	s := &scan{
-		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
+		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts, stats: r.Stats,
 		rg: tablet.Range{Start: start, Reversed: r.Reversed, Rows: r.Rows}, owner: owner,
 	}
 	if len(end) > 0 {
@@ -217,7 +218,7 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 	left, as, looked := s.left, turn.in(d.Tablets.TabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
 	for {
 		e.Reset()
-		s.left, b = left, batch{rows: api.BeginScan(e), resume: s.resume}
+		s.left, b = left, batch{rows: s.begin(e), resume: s.resume}
 		var last []byte
 		most := s.mostOf(c)
 		b.next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, &most, func(key []byte, cells []table.Cell) error {
@@ -244,6 +245,7 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 			return nil
 		})
 		looked += most.Looked
+		b.rows.Seen(int64(most.Looked), most.Cells)
 		if err != tablet.ErrAccessChanged {
 			switch {
 			case !most.Partly, errors.Is(err, api.ErrNotServing) && !most.Inside: // tablet boundaries are not secret
@@ -258,6 +260,14 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 			return b, err
 		}
 	}
+}
+
+// begin starts the result of a batch.
+func (s *scan) begin(e *wire.Encoder) api.ScanWriter {
+	if s.stats {
+		return api.BeginScanWithStats(e)
+	}
+	return api.BeginScan(e)
 }
 
 // endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.

@@ -35,7 +35,8 @@ func scanCommand(a *cli.App) *cobra.Command {
 	s, rows := &selection{}, &span{}
 	var limit int64
 	var form rowForm
-	var keysOnly, reversed bool
+	var keysOnly bool
+	var order scanOrder
 	cmd := &cobra.Command{
 		Use:               "scan TABLE",
 		Aliases:           []string{"read"},
@@ -49,9 +50,7 @@ func scanCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if reversed {
-				opts = append(opts, client.Reversed())
-			}
+			opts = append(opts, order.options()...)
 			out := newRowWriter(a, form)
 			if keysOnly {
 				opts, out = append(opts, oneCell()), newKeyWriter(a)
@@ -66,10 +65,28 @@ func scanCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "stop after `N` rows (default: all); also --limit")
 	cmd.Flags().SetNormalizeFunc(limitFlag)
 	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print only the keys of the rows; servers send only keys")
-	cmd.Flags().BoolVar(&reversed, "reversed", false, "print the rows from the last to the first")
+	order.register(cmd)
 	form.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// scanOrder are the flags of a scan that select no rows.
+type scanOrder struct{ reversed, stats bool }
+
+func (o *scanOrder) register(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.reversed, "reversed", false, "print the rows from the last to the first")
+	cmd.Flags().BoolVar(&o.stats, "stats", false, "report how many rows and cells the servers have examined")
+}
+
+func (o *scanOrder) options() (opts []client.ScanOption) {
+	if o.reversed {
+		opts = append(opts, client.Reversed())
+	}
+	if o.stats {
+		opts = append(opts, client.CountSeen())
+	}
+	return opts
 }
 
 func scanOptions(a *cli.App, cmd *cobra.Command, s *selection, rows *span, limit int64) ([]client.ScanOption, error) {
@@ -125,11 +142,22 @@ func scanRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.Sc
 		_ = a.Out.Flush() // print the rows before the error
 		return fmt.Errorf("%w (after %s rows)", err, cli.FormatCount(rows))
 	}
-	if a.OutTTY && a.ErrTTY && !a.JSON {
-		if err := a.Out.Flush(); err != nil {
-			return err
-		}
-		a.Notef("%s, %s", cli.Plural(rows, "row"), cli.Plural(cells, "cell"))
+	return reportScan(a, s, rows, cells)
+}
+
+// reportScan reports the counts of a finished scan.
+func reportScan(a *cli.App, s *client.Scanner, rows, cells int64) error {
+	seen := s.Stats()
+	if tty := a.OutTTY && a.ErrTTY && !a.JSON; !tty && seen.RowsSeen == 0 {
+		return nil
 	}
+	if err := a.Out.Flush(); err != nil {
+		return err
+	}
+	if seen.RowsSeen > 0 {
+		a.Notef("examined %s and %s", cli.Plural(seen.RowsSeen, "row"), cli.Plural(seen.CellsSeen, "cell"))
+		return nil
+	}
+	a.Notef("%s, %s", cli.Plural(rows, "row"), cli.Plural(cells, "cell"))
 	return nil
 }
