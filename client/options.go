@@ -37,6 +37,7 @@ type scanOptions struct {
 	batchRows  int
 	batchBytes int
 	reversed   bool
+	onProgress func(next []byte)
 }
 
 type readOption func(*readOptions)
@@ -192,6 +193,12 @@ func BatchBytes(n int) ScanOption {
 		o.atLeastOne("batch_bytes", int64(n))
 		o.batchBytes = n
 	})
+}
+
+// OnProgress makes Next call f when a batch without rows has arrived, because the filter dropped all rows that were looked at. next is the row
+// at which the scan continues or, if it is reversed, below which. f must not keep it.
+func OnProgress(f func(next []byte)) ScanOption {
+	return scanOption(func(o *scanOptions) { o.onProgress = f })
 }
 
 // atLeastOne records an error if an option's value is below 1.

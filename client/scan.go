@@ -90,6 +90,9 @@ func (s *Scanner) fetched() bool {
 		return false
 	}
 	s.current, s.err = b, b.err
+	if s.err == nil && b.result.Count == 0 && len(b.result.Next) > 0 && s.opts.onProgress != nil {
+		s.opts.onProgress(b.result.Next)
+	}
 	return s.err == nil
 }
 

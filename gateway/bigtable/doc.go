@@ -11,9 +11,11 @@
 // keys in batches, and each range by a scan. A reversed read goes from the last span to the first.
 //
 // A message ends behind a row once it has 256 KiB, and whenever the reader would wait for a tablet
-// server: small reads and the first rows of a scan are sent at once. A value over 1 MiB is sent in
-// chunks of 1 MiB, and a row over 1 MiB in several messages, except to Google's Go client, which
-// forgets an unfinished row at the end of a message.
+// server: small reads and the first rows of a scan are sent at once. While a filter drops all rows, a
+// key up to which they were looked at is sent, if the client accepts that.
+//
+// A value over 1 MiB is sent in chunks of 1 MiB, and a row over 1 MiB in several messages, except to
+// Google's Go client, which forgets an unfinished row at the end of a message.
 //
 // The messages of ReadRows are encoded by hand from cells into buffers of a pool. Codec passes them
 // on to grpc-go, which returns each buffer to the pool when it is sent.

@@ -21,7 +21,7 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	if err != nil {
 		return err
 	}
-	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}}
+	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses()}
 	defer r.to.release()
 	spans, err := r.prepare(req)
 	if err != nil {
@@ -56,6 +56,8 @@ type rowReader struct {
 	batch   int                 // rows of the next batch of single rows
 	// reversed means that rows are sent in descending order.
 	reversed bool
+	// progress means that the client accepts keys up to which rows were looked at.
+	progress bool
 }
 
 // prepare checks the request and returns its rows. Errors are statuses.
@@ -168,19 +170,49 @@ func (r *rowReader) scan(ctx context.Context, in *span, limit int64) error {
 	for _, o := range r.options {
 		options = append(options, o)
 	}
+	var broken error // of the stream
+	if r.progress {
+		options = append(options, client.OnProgress(func(next []byte) {
+			if broken == nil {
+				broken = r.scanned(next)
+			}
+		}))
+	}
 	s := r.table.Scan(ctx, options...)
 	defer s.Close()
-	for s.Next() {
-		if err := r.to.add(s.Row()); err != nil {
-			return err
-		}
-		if s.Buffered() == 0 {
-			if err := r.to.flush(); err != nil {
-				return err
-			}
+	for s.Next() && broken == nil {
+		if broken = r.to.add(s.Row()); broken == nil && s.Buffered() == 0 {
+			broken = r.to.flush()
 		}
 	}
+	if broken != nil {
+		return broken
+	}
 	return s.Err()
+}
+
+// scanned sends a key up to which all rows were looked at. next is the key at which the scan continues
+// or, if it is reversed, below which. The key must be behind the last one that was sent.
+func (r *rowReader) scanned(next []byte) error {
+	key := next
+	if !r.reversed {
+		if key = below(next); string(key) <= string(r.to.last) {
+			return nil
+		}
+		r.to.last = key
+	}
+	return r.to.stream.SendMsg(&bigtablepb.ReadRowsResponse{LastScannedRowKey: key})
+}
+
+// below returns a key that is less than key, and near.
+func below(key []byte) []byte {
+	n := len(key) - 1
+	if key[n] == 0 {
+		return slices.Clone(key[:n])
+	}
+	b := append(slices.Clone(key), 0xff)
+	b[n]--
+	return b
 }
 
 // stats returns what a client requested to know about its read. The tablet servers do not report how
