@@ -47,6 +47,8 @@ var (
 	ErrNoQuota    = api.ErrNoQuota
 
 	ErrNoBlob        = api.ErrNoBlob
+	ErrNoBackup      = api.ErrNoBackup
+	ErrBackupNotMade = api.ErrBackupNotMade
 	ErrUploadExpired = api.ErrUploadExpired // the uploaded bytes were discarded
 	ErrSystemTable   = api.ErrSystemTable   // METADATA is read-only for clients
 

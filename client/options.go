@@ -38,6 +38,16 @@ type scanOptions struct {
 	batchBytes int
 	reversed   bool
 	onProgress func(next []byte)
+	ranges     []table.RowRange
+	someRows   bool // only the rows in ranges
+}
+
+// rows returns the set of the rows in ranges; nil means all rows.
+func (o *scanOptions) rows() *table.RowSet {
+	if !o.someRows {
+		return nil
+	}
+	return table.NewRowSet(o.ranges)
 }
 
 type readOption func(*readOptions)
@@ -159,6 +169,26 @@ func Prefix(prefix string) ScanOption {
 	return scanOption(func(o *scanOptions) {
 		Start(prefix).scan(o)
 		End(string(api.PrefixEnd([]byte(prefix)))).scan(o)
+	})
+}
+
+// RowKeys scans the rows with these keys. With RowKeys and RowRange options, a scan returns the rows of any of them, each
+// once and in order, that are also within Start, End and Prefix. Their number is not limited: a request has a part of
+// them. Nodes of earlier versions reject it.
+func RowKeys(keys ...string) ScanOption {
+	return scanOption(func(o *scanOptions) {
+		o.someRows = true
+		for _, key := range keys {
+			o.ranges = append(o.ranges, table.RowKeyRange([]byte(key)))
+		}
+	})
+}
+
+// RowRange scans the rows start <= row < end; an empty end means no end. See RowKeys.
+func RowRange(start, end string) ScanOption {
+	return scanOption(func(o *scanOptions) {
+		o.someRows = true
+		o.ranges = append(o.ranges, table.RowRange{Start: []byte(start), End: []byte(end)})
 	})
 }
 

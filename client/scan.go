@@ -204,6 +204,8 @@ func (s *Scanner) Rows() iter.Seq2[*table.Row, error] {
 func (s *Scanner) fetch() {
 	defer close(s.batches)
 	f := fetcher{table: s.table, opts: &s.opts, filter: s.filter, start: []byte(s.opts.start), end: []byte(s.opts.end), left: s.opts.limit}
+	f.rows = s.opts.rows()
+	f.done = !f.skip()
 	defer f.close()
 	for !f.done {
 		b := f.next(s.ctx)
@@ -227,13 +229,16 @@ type fetcher struct {
 	table     *Table
 	opts      *scanOptions
 	filter    []byte
-	start     []byte      // lower bound of the rows not delivered yet
-	end       []byte      // upper bound of them, exclusive; empty means unbounded
-	left      int64       // rows left of the limit; 0: no limit
-	id        uint64      // of the table, after the first batch; later batches must have the same id
-	cursor    uint64      // 0: not open
-	at        destination // location of the cursor
-	misrouted bool        // the last call was misrouted
+	start     []byte        // lower bound of the rows not delivered yet
+	end       []byte        // upper bound of them, exclusive; empty means unbounded
+	rows      *table.RowSet // of which they are; nil: all
+	more      bool          // rows has ranges after those of the cursor,
+	rest      []byte        // from this position on
+	left      int64         // rows left of the limit; 0: no limit
+	id        uint64        // of the table, after the first batch; later batches must have the same id
+	cursor    uint64        // 0: not open
+	at        destination   // location of the cursor
+	misrouted bool          // the last call was misrouted
 	done      bool
 }
 
@@ -279,7 +284,7 @@ func resumable(err error) bool {
 func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 	req := api.ScanOpenRequest{
 		Table: f.table.name, Start: f.start, End: f.end, Filter: f.filter,
-		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes, Reversed: f.opts.reversed,
+		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes, Reversed: f.opts.reversed, Rows: f.part(),
 	}
 	row := f.start
 	if f.opts.reversed {
@@ -337,7 +342,10 @@ func (f *fetcher) advancePast(r *api.ScanResult) error {
 			f.done = true
 		}
 	}
-	if f.cursor == 0 && (r.Next == nil || len(f.end) > 0 && string(f.start) >= string(f.end)) {
+	if f.cursor == 0 && r.Next == nil && f.more {
+		*at = append((*at)[:0], f.rest...)
+	}
+	if f.cursor == 0 && (r.Next == nil && !f.more || !f.skip()) {
 		f.done = true
 	}
 	return nil

@@ -68,8 +68,22 @@ func (t Tables) Create(ctx context.Context, name string, families ...table.Famil
 // last one has no end. The first writes are thus spread over several nodes. The table is created
 // with all its tablets or not at all. Errors: those of Create; ErrBadSplit if a row is given twice.
 func (t Tables) CreateSplit(ctx context.Context, name string, splitAt []string, families ...table.FamilySpec) (*table.Schema, error) {
-	req := api.CreateTableRequest{Name: name, Families: families}
-	for _, row := range splitAt {
+	return t.CreateFrom(ctx, name, &TableSpec{Families: families, SplitAt: splitAt})
+}
+
+// TableSpec describes a table to be created.
+type TableSpec struct {
+	Families []table.FamilySpec
+	// SplitAt has the split points, as for CreateSplit.
+	SplitAt []string
+	// Granularity is that of the table's timestamps. Masters of earlier versions reject any but that of microseconds.
+	Granularity table.Granularity
+}
+
+// CreateFrom creates a table that a spec describes. Errors: those of CreateSplit.
+func (t Tables) CreateFrom(ctx context.Context, name string, spec *TableSpec) (*table.Schema, error) {
+	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity}
+	for _, row := range spec.SplitAt {
 		req.SplitAt = append(req.SplitAt, []byte(row))
 	}
 	return t.alter(ctx, api.MethodCreateTable, req.Append)

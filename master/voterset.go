@@ -31,7 +31,7 @@ type plan struct {
 // silentMin is how long a member must not have answered to count as absent: a few heartbeats.
 const silentMin = 2 * time.Second
 
-// newcomerMin is the minimum uptime of a node that is to vote beside a lone voter: long enough for
+// newcomerMin is the minimum uptime of a node that is to be one of the first three voters: long enough for
 // nodes that are started together to be all up.
 const newcomerMin = time.Second
 
@@ -58,7 +58,7 @@ func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
 }
 
 // newcomer returns the minimum uptime of a node before it may vote. A second voter alone would make
-// things worse, since then neither may fail, so it must have proved stable.
+// things worse, since then neither may fail, so it must have proved stable. A third makes them better at once.
 func (p *plan) newcomer() time.Duration {
 	least := min(newcomerMin, p.stable)
 	fresh := 0
@@ -67,7 +67,7 @@ func (p *plan) newcomer() time.Duration {
 			fresh++
 		}
 	}
-	if len(p.voters) == 1 && fresh >= 3 {
+	if len(p.voters) <= 2 && fresh >= 3 {
 		return least
 	}
 	return p.stable

@@ -174,3 +174,52 @@ func BenchmarkScanFiltered(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRowSet reads each 20th of 100,000 rows: by one scan, in both directions, by one read for each row, and by reads of
+// 100 rows.
+func BenchmarkRowSet(b *testing.B) {
+	const rows, every = 100_000, 20
+	_, t := benchTable(b, rows)
+	var keys []string
+	for i := 0; i < rows; i += every {
+		keys = append(keys, benchRow(i))
+	}
+	for name, read := range map[string]func(ctx context.Context) (n int, err error){
+		"scan": func(ctx context.Context) (int, error) {
+			got, err := scannedKeys(ctx, t, client.RowKeys(keys...))
+			return len(got), err
+		},
+		"reversed": func(ctx context.Context) (int, error) {
+			got, err := scannedKeys(ctx, t, client.RowKeys(keys...), client.Reversed())
+			return len(got), err
+		},
+		"each": func(ctx context.Context) (n int, err error) {
+			for _, key := range keys {
+				if row, err := t.Get(ctx, key); err != nil || row == nil {
+					return n, err
+				}
+				n++
+			}
+			return n, nil
+		},
+		"hundreds": func(ctx context.Context) (n int, err error) {
+			for i := 0; i < len(keys); i += 100 {
+				got, err := t.GetAll(ctx, keys[i:i+100])
+				if err != nil {
+					return n, err
+				}
+				n += len(got)
+			}
+			return n, nil
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if n, err := read(context.Background()); err != nil || n != len(keys) {
+					b.Fatal(n, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(keys)), "ns/row")
+		})
+	}
+}

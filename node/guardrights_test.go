@@ -70,6 +70,7 @@ var requiredRights = map[string]string{
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,
 	"list_quotas":      watchCluster,
+	"list_backups":     watchCluster,
 	"blob_read":        readCluster,
 	"blob_stat":        readCluster,
 	"blob_list":        readCluster,
@@ -115,6 +116,9 @@ var requiredRights = map[string]string{
 	"revoke_token":      adminCluster,
 	"rotate_authority":  adminCluster,
 	"authority_status":  adminCluster,
+	"create_backup":     adminCluster,
+	"delete_backup":     adminCluster,
+	"restore_backup":    adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -129,7 +133,7 @@ var nodeMethods = strings.Fields(`
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
 	tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge
-	tablet.sort_piece tablet.split tablet.unload tablet.usage
+	tablet.snapshot tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 
 // selfAudited are the changes of administrators that write their audit records themselves.
@@ -139,6 +143,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 var byMaster = strings.Fields(`
 	create_table drop_table set_family drop_family remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
+	create_backup delete_backup restore_backup
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -215,4 +220,5 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
+	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
 }

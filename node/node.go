@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/backups"
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/blockstore"
 	"github.com/steledb/stele/node/budget"
@@ -118,6 +119,7 @@ type Node struct {
 	limits      table.Limits
 	data        *dataapi.Service
 	blobs       *blobs.Service
+	backups     *backups.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service
@@ -258,6 +260,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		n.background.Go(func() { n.security.KeepRenewed(n.ctx) })
 	}
 	n.background.Go(n.blobs.CollectGarbage)
+	n.background.Go(n.backups.Run)
 	return nil
 }
 

@@ -43,10 +43,18 @@ func TestReversedScanAcrossNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var many []string // in several requests
+	for i := range rows {
+		if i%3 == 0 {
+			many = append(many, fmt.Sprintf("%05d", i), fmt.Sprintf("%05d-", i))
+		}
+	}
 	compare := func() {
 		t.Helper()
 		for _, opts := range [][]client.ScanOption{
 			{client.BatchRows(300)}, {client.Start("00990"), client.End("02001")}, {client.Prefix("02"), client.BatchRows(7)},
+			{client.RowKeys("00003", "03999", "absent", "02000", "02000\x00", "01999"), client.RowRange("00995", "01005"), client.RowRange("02400", "02600")},
+			{client.RowKeys(many...), client.BatchRows(130)}, {client.RowKeys(many...), client.Prefix("01"), client.RowRange("0100", "")}, {client.RowKeys()},
 			{client.End("02000"), client.Filter(table.RowRegex(`\d*7`))}, {client.Start("02000"), client.End("02000\x00")}, {client.Prefix("9")},
 		} {
 			forward, err := scannedKeys(ctx, c.Table("t"), opts...)
@@ -68,6 +76,9 @@ func TestReversedScanAcrossNodes(t *testing.T) {
 		}
 	}
 	compare()
+	if keys, err := scannedKeys(ctx, c.Table("t"), client.RowKeys(many...)); err != nil || len(keys) != (rows+2)/3 || keys[1] != "00003" {
+		t.Fatalf("%d rows of a set, %v", len(keys), err)
+	}
 	var moving sync.WaitGroup
 	defer moving.Wait()
 	stop := make(chan struct{})

@@ -73,7 +73,7 @@ func (n *Node) register(server *rpc.Server) {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{
-		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.quotas, n.nodeAdmin, n.blobs,
+		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.quotas, n.nodeAdmin, n.blobs, n.backups,
 	} {
 		s.Register(n.dispatch)
 	}

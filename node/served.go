@@ -25,6 +25,15 @@ func WriteCharges(n *Node) int64 {
 	return s.Metadata.WriteCharges() + s.Users.WriteCharges()
 }
 
+// Discarding returns the number of tablets of dropped tables that the node's tablet server has not released yet.
+func Discarding(n *Node) int64 {
+	s := n.tabletServer.Current()
+	if s == nil {
+		return 0
+	}
+	return s.Users.Discarding()
+}
+
 // LockServiceState returns what raftmeta.StateSum returns; zeros if the node does not vote.
 func LockServiceState(n *Node) (applied, sum uint64) {
 	if group := n.raftGroup(); group != nil {

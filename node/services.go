@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/assign"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/backups"
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/blockstore"
 	"github.com/steledb/stele/node/candidate"
@@ -94,7 +95,7 @@ func (n *Node) newServices() {
 		BecomeVoter: func(ctx context.Context, h command.Header, i master.Invitation) error {
 			return n.voter.StartVoting(ctx, h, i)
 		}})
-	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
+	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows, Store: n.blockStore.Store}
 	n.tabletServer = tabletserver.New(tabletserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Addr: n.RPCAddr, Locks: n.locks, Catalog: &n.catalog,
 		Table: rows, Roots: n.roots, Store: n.blockStore.Store, Members: n.blobMembers, MetadataNodes: func() []string { return n.client.MetadataNodes() }, Commands: n.commands,
 		Fail: n.life.fail, Budget: n.cfg.budget(), Reservation: &n.reservation, Sizes: n.cfg.Tuning.Tablets})
@@ -115,6 +116,8 @@ func (n *Node) newServices() {
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, FS: n.cfg.FS, NodeName: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.blockStore.Store, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots, SweepDelay: n.cfg.Tuning.SweepDelay})
+	n.backups = backups.New(backups.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Catalog: &n.catalog, Changes: n.changes, Roots: n.roots, Tables: n.tables, Tablets: n.tabletAdmin,
+		Store: n.blockStore.Store, MasterEpoch: masterEpoch})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()

@@ -160,10 +160,22 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 	return g, decodeError(d, "group", err)
 }
 
-// AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families and
-// groups.
+// schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
+// written. Format 2 has the granularity.
+const schemaFormat = 2
+
+// AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, unless the
+// granularity is micros, format and granularity.
 func AppendSchema(e *wire.Encoder, s *Schema) {
-	e.Map(5)
+	if s.Granularity == GranularityMicros {
+		e.Map(5)
+	} else {
+		e.Map(7)
+		e.Str("format")
+		e.Int(2)
+		e.Str("granularity")
+		e.Str(s.Granularity.String())
+	}
 	e.Str("name")
 	e.Str(s.Name)
 	e.Str("id")
@@ -183,7 +195,8 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 }
 
 // DecodeSchema decodes a schema, ignores unknown keys, and validates the schema against lim; nil
-// means the defaults. Errors: ErrBadEncoding, which wraps those of Schema.Validate.
+// means the defaults. It rejects later formats. Errors: ErrBadEncoding, which wraps those of
+// Schema.Validate.
 func DecodeSchema(d *wire.Decoder, lim *Limits) (*Schema, error) {
 	s, err := decodeSchema(d, lim.orDefault())
 	if err := finish(d, err); err != nil {
@@ -196,6 +209,12 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 	s := &Schema{}
 	err := decodeMap(d, func(key string) (err error) {
 		switch key {
+		case "format":
+			if format := d.Int(); format > schemaFormat {
+				return errForm("format %d is of a later version", format)
+			}
+		case "granularity":
+			s.Granularity, err = decodeGranularity(d)
 		case "name":
 			s.Name = d.Str()
 		case "id":
@@ -219,6 +238,14 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 		err = s.Validate(l)
 	}
 	return s, decodeError(d, "schema", err)
+}
+
+func decodeGranularity(d *wire.Decoder) (Granularity, error) {
+	name := d.Bytes()
+	if d.Err() != nil {
+		return 0, d.Err()
+	}
+	return ParseGranularity(string(name))
 }
 
 // decodeList decodes an array of at most limit elements.

@@ -150,6 +150,7 @@ func TestSchemaRoundTrip(t *testing.T) {
 			}
 			want, _ = want.AddFamily(f)
 		}
+		want.Granularity = Granularity(pick(t, "granularity", int(numGranularities)))
 		b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeSchema(&d, nil)
@@ -169,6 +170,8 @@ func TestWireForms(t *testing.T) {
 	filter := func(f Filter) func(*wire.Encoder) { return func(e *wire.Encoder) { AppendFilter(e, f) } }
 	mutation := func(m Mutation) func(*wire.Encoder) { return func(e *wire.Encoder) { AppendMutation(e, &m) } }
 	schema := mustSchema(t, "f:versions=2,group=g,block=1KiB,bloom=row,compression=none,in-memory")
+	millis := mustSchema(t, "f").Clone()
+	millis.Granularity = GranularityMillis
 	for _, tc := range []struct {
 		write func(*wire.Encoder)
 		want  string // as a MessagePack dump
@@ -212,6 +215,8 @@ func TestWireForms(t *testing.T) {
 		{func(e *wire.Encoder) { AppendSchema(e, schema) }, `{"name":"web" "id":7 "next_family_id":2 ` +
 			`"families":[{"name":"f" "id":1 "gc":"versions=2" "group":"g"}] "groups":[{"name":"default"} ` +
 			`{"name":"g" "block_bytes":1024 "compression":"none" "bloom":"row" "in_memory":true}]}`},
+		{func(e *wire.Encoder) { AppendSchema(e, millis) }, `{"format":2 "granularity":"millis" "name":"web" "id":7 "next_family_id":2 ` +
+			`"families":[{"name":"f" "id":1 "group":"default"}] "groups":[{"name":"default"}]}`},
 	} {
 		d := wire.NewDecoder(wiretest.Encode(tc.write))
 		if got := dump(&d); got != tc.want {

@@ -344,7 +344,7 @@ func TestTimeRangeBounds(t *testing.T) {
 		{0, TimestampEnd{}, true}, {-1, TimestampEnd{}, false}, {0, Before(1), true}, {1, Before(1), false}, {2, Before(1), false}, {1, Before(2), true},
 		{0, Before(-1), false}, {0, Before(0), false},
 	} {
-		if err := checkTimeRange(c.start, c.end); (err == nil) != c.good {
+		if err := checkTimeRange(c.start, c.end, GranularityMicros); (err == nil) != c.good {
 			t.Errorf("range from %d to %+v: %v", c.start, c.end, err)
 		}
 	}

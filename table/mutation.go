@@ -106,18 +106,27 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if err := checkLimit("qualifier bytes", len(m.Qualifier), l.QualifierBytes); err != nil {
 		return err
 	}
-	if m.Op == OpDeleteColumn {
-		return checkTimeRange(m.Start, m.End)
+	unit := GranularityMicros
+	if schema != nil {
+		unit = schema.Granularity
 	}
-	if m.Timestamp < 0 && m.Timestamp != ServerTimestamp {
-		return &TimestampError{What: "timestamp is negative", Got: m.Timestamp}
+	if m.Op == OpDeleteColumn {
+		return checkTimeRange(m.Start, m.End, unit)
+	}
+	if m.Timestamp != ServerTimestamp {
+		if m.Timestamp < 0 {
+			return &TimestampError{What: "timestamp is negative", Got: m.Timestamp}
+		}
+		if err := unit.check("timestamp", m.Timestamp); err != nil {
+			return err
+		}
 	}
 	return checkLimit("value bytes", len(m.Value), l.ValueBytes)
 }
 
 // checkTimeRange checks [start, end). An empty range is an error, because deleting nothing is a
 // mistake of the caller.
-func checkTimeRange(start int64, end TimestampEnd) error {
+func checkTimeRange(start int64, end TimestampEnd, unit Granularity) error {
 	last, bounded := end.Bound()
 	switch {
 	case start < 0:
@@ -127,7 +136,10 @@ func checkTimeRange(start int64, end TimestampEnd) error {
 	case bounded && last <= start:
 		return &TimestampError{What: "end of range is not after its start", Got: last}
 	}
-	return nil
+	if err := unit.check("start of range", start); err != nil || !bounded {
+		return err
+	}
+	return unit.check("end of range", last)
 }
 
 func checkFamilyIn(schema *Schema, family string, l *Limits) error {

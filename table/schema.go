@@ -14,6 +14,8 @@ type Schema struct {
 	ID uint64 `json:"id"`
 	// NextFamilyID is the ID of the next family. It never decreases.
 	NextFamilyID uint32 `json:"-"`
+	// Granularity is that of the table's timestamps. It never changes.
+	Granularity Granularity `json:"granularity,omitzero"`
 	// Families is sorted by name.
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
@@ -71,7 +73,7 @@ func (s *Schema) Clone() *Schema {
 
 // Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
-	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID &&
+	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity &&
 		slices.Equal(s.Groups, o.Groups) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
 }
@@ -176,6 +178,9 @@ func (s *Schema) Validate(lim *Limits) error {
 	l := lim.orDefault()
 	if err := checkName("table name", s.Name, l.TableNameBytes); err != nil {
 		return err
+	}
+	if s.Granularity >= numGranularities {
+		return &SchemaError{Table: s.Name, Reason: "unknown " + s.Granularity.String()}
 	}
 	if err := checkLimit("families in a table", len(s.Families), l.Families); err != nil {
 		return err

@@ -2,7 +2,6 @@ package tablet
 
 import (
 	"bytes"
-	"context"
 
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
@@ -208,20 +207,11 @@ func (r *rows) unread() []byte {
 }
 
 // scanBack is scan for a reversed range. The key that it returns is the end of the rows that remain.
-func (r *reader) scanBack(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
-	v, err := r.open(ctx, t, f)
-	if err != nil {
-		return nil, err
-	}
-	defer v.release()
+func (r *reader) scanBack(t *Tablet, v *view, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
 	rs := &r.rows
-	if rs.most = most; most != nil {
-		most.Partly = most.Partly || !rs.selection.visible.all()
-	}
 	r.setBounds(t, rg)
 	rs.start = r.row
 	rs.sourcesOf(v, nil, sstable.IterOptions{Gate: rs})
-	defer rs.closeSources()
 	rs.startBack()
 	for {
 		key, ok := rs.prev()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,42 @@ func (br *backwardRun) read(rg Range, f *table.Program) (rows []string) {
 	}
 }
 
+// rowSet returns a set of random rows and ranges; nil for all.
+func (br *backwardRun) rowSet() *table.RowSet {
+	if br.r.IntN(2) == 0 {
+		return nil
+	}
+	var ranges []table.RowRange
+	for range br.r.IntN(1 << br.r.IntN(10)) {
+		if br.r.IntN(4) > 0 {
+			ranges = append(ranges, table.RowKeyRange([]byte(br.row())))
+		} else {
+			ranges = append(ranges, table.RowRange{Start: []byte(br.row()), End: br.bound()})
+		}
+	}
+	for i := 100; br.r.IntN(3) == 0 && i < 400; i++ { // rows that are close together
+		ranges = append(ranges, table.RowKeyRange(fmt.Appendf(nil, "r%05d", i)))
+	}
+	return table.NewRowSet(ranges)
+}
+
+// without returns the rows of a scan that are in a set.
+func (br *backwardRun) without(all []string, set *table.RowSet) (rows []string) {
+	for _, row := range all {
+		text, _ := strconv.QuotedPrefix(row)
+		key, err := strconv.Unquote(text)
+		if err != nil {
+			br.t.Fatal(err)
+		}
+		for i := range set.Len() {
+			if in := set.At(i); key >= string(in.Start) && (len(in.End) == 0 || key < string(in.End)) {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
 func (br *backwardRun) compare() {
 	br.t.Helper()
 	rg := Range{Start: br.bound(), End: br.bound()}
@@ -142,6 +179,13 @@ func (br *backwardRun) compare() {
 		}
 	}
 	forward := br.read(rg, f)
+	if set := br.rowSet(); set != nil {
+		want := br.without(forward, set)
+		rg.Rows = set
+		if forward = br.read(rg, f); !slices.Equal(forward, want) {
+			br.t.Fatalf("[%q, %q) in a set of %d ranges: %d rows, want %d:\n%.500q\n%.500q", rg.Start, rg.End, set.Len(), len(forward), len(want), forward, want)
+		}
+	}
 	rg.Reversed = true
 	backward := br.read(rg, f)
 	slices.Reverse(backward)

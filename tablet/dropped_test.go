@@ -96,8 +96,8 @@ func TestTableOfSameName(t *testing.T) {
 	if s.Served().Has(lastTablet) {
 		t.Error("the tablet of the dropped table is served still")
 	}
-	if n := s.writeMemory.Memtables(); n != 0 {
-		t.Errorf("%d bytes of the dropped table's memtables are left", n)
+	if n := s.writeMemory.Memtables(); n != 0 || s.Discarding() != 0 {
+		t.Errorf("%d bytes of the dropped table's memtables are left, and %d of its tablets are not released", n, s.Discarding())
 	}
 	third := *f.schema
 	third.ID = 55

@@ -48,7 +48,8 @@ type opened struct {
 	blob   storage.BlobReader
 	table  *sstable.Table
 	files  *sstables
-	lo, hi []byte // key range of the tablet that opened it; nil means no bound
+	lo, hi []byte      // key range of the tablet that opened it; nil means no bound
+	shared atomic.Bool // set by a snapshot: others may name the blob, as with FileMeta.Shared
 	refs   atomic.Int32
 	pin    pinning
 }
@@ -167,7 +168,7 @@ func rowBounds(start, end []byte) (lo, hi []byte) {
 // blocks from the cache, where they would displace useful ones. A blob that another tablet may use
 // is left to garbage collection.
 func (s *sstables) delete(f *file) {
-	if f.meta.Shared {
+	if f.meta.Shared || f.opened.shared.Load() {
 		s.cfg.Blobs.Abandon(f.meta.Handle)
 		return
 	}

@@ -54,8 +54,8 @@ type FileMeta struct {
 	// Start and End limit the file to the entries of rows with Start < row <= End, an empty one
 	// meaning no bound. A split sets them, and a merge keeps them.
 	Start, End []byte
-	// Shared means that the metadata of another tablet may name the blob too, so that this tablet's
-	// server must not delete it.
+	// Shared means that the metadata of another tablet, or a backup, may name the blob too, so that this
+	// tablet's server must not delete it.
 	Shared bool
 }
 
@@ -292,4 +292,45 @@ func decodeGroup(d *wire.Decoder) GroupMeta {
 		d.Skip()
 	}
 	return g
+}
+
+// Clip limits the metadata of a snapshot, which it changes, to the rows start < row <= end, an empty one meaning no bound. The files are
+// bounded as after a split, and those without rows there are removed.
+func (m *Meta) Clip(start, end []byte) {
+	if string(start) > string(m.Start) {
+		m.Start = append([]byte(nil), start...)
+	}
+	if len(end) > 0 && compareEnds(end, m.End) < 0 {
+		m.End = append([]byte(nil), end...)
+	}
+	for i := range m.Groups {
+		var files []FileMeta
+		for _, f := range m.Groups[i].Files {
+			if f.within(m.Start, m.End) {
+				files = append(files, f)
+			}
+		}
+		m.Groups[i].Files = files
+	}
+}
+
+// shareable reports whether a file is not marked as shared.
+func (m *Meta) shareable() bool {
+	for i := range m.Groups {
+		for j := range m.Groups[i].Files {
+			if !m.Groups[i].Files[j].Shared {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// share marks all files as shared.
+func (m *Meta) share() {
+	for i := range m.Groups {
+		for j := range m.Groups[i].Files {
+			m.Groups[i].Files[j].Shared = true
+		}
+	}
 }

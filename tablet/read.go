@@ -304,14 +304,6 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 // scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
-	if rg.Reversed {
-		return r.scanBack(ctx, t, rg, f, most, emit)
-	}
-	return r.scanForward(ctx, t, rg, f, most, emit)
-}
-
-// scanForward is scan for a range that is not reversed.
-func (r *reader) scanForward(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
 	v, err := r.open(ctx, t, f)
 	if err != nil {
 		return nil, err
@@ -321,11 +313,29 @@ func (r *reader) scanForward(ctx context.Context, t *Tablet, rg Range, f *table.
 	if rs.most = most; most != nil {
 		most.Partly = most.Partly || !rs.selection.visible.all()
 	}
-	r.setBounds(t, rg)
-	rs.sourcesOf(v, nil, sstable.IterOptions{Gate: rs})
 	defer rs.closeSources()
+	switch {
+	case rg.Rows != nil:
+		return r.scanSet(ctx, t, v, rg, f, most, emit)
+	case rg.Reversed:
+		return r.scanBack(t, v, rg, f, most, emit)
+	}
+	r.setBounds(t, rg)
+	r.startForward(v)
+	return r.scanForward(f, most, emit)
+}
+
+// startForward seeks in all sources to the start of the range.
+func (r *reader) startForward(v *view) {
+	rs := &r.rows
+	rs.sourcesOf(v, nil, sstable.IterOptions{Gate: rs})
 	rs.merge.reset(rs.sources)
 	rs.merge.seekGE(r.row)
+}
+
+// scanForward reads the rows of the sources up to the end of the range. It returns as scan.
+func (r *reader) scanForward(f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
+	rs := &r.rows
 	for {
 		key, ok := rs.next()
 		if rs.paused {
@@ -355,7 +365,7 @@ func (r *reader) scanForward(ctx context.Context, t *Tablet, rg Range, f *table.
 // that at which it ends; nil means that it has no end.
 func (r *reader) setBounds(t *Tablet, rg Range) {
 	rs := &r.rows
-	r.row = r.row[:0]
+	r.row, rs.end = r.row[:0], nil
 	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
 		r.row = ikey.AppendRowEnd(r.row, t.start)
 	} else if len(rg.Start) > 0 {
@@ -391,9 +401,14 @@ type ScanBounds struct {
 	begun, late bool
 }
 
+// reached reports whether a bound is reached.
+func (m *ScanBounds) reached() bool {
+	return m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows)
+}
+
 // enough reports whether the scan ends before the next row. Otherwise it counts that row.
 func (m *ScanBounds) enough() bool {
-	if m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows) {
+	if m.reached() {
 		return true
 	}
 	m.begun = true

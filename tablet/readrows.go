@@ -186,3 +186,119 @@ func (r *reader) seekPoint(v *view, row []byte) {
 	rs.merge.reset(rs.sources)
 	rs.merge.seekGE(r.row)
 }
+
+// scanSet reads the part of a row set that is in t. It returns as scan. Rows that are close together are read like a
+// range, as by ReadRows.
+func (r *reader) scanSet(ctx context.Context, t *Tablet, v *view, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
+	rs, near := &r.rows, nearRows{tries: adjacentTries}
+	i, step := rg.Rows.First(rg.Start), 1
+	if rg.Reversed {
+		i, step = rg.Rows.Last(rg.End), -1
+	}
+	for begun := false; i >= 0 && i < rg.Rows.Len(); i, begun = i+step, true {
+		piece := rg.piece(i)
+		if piece.Reversed = rg.Reversed; t.endsBefore(&piece) {
+			return nil, nil
+		}
+		if begun {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("scan rows: %w", context.Cause(ctx))
+			}
+			if most.over() || most != nil && most.reached() {
+				return bytes.Clone(piece.Next()), nil
+			}
+		}
+		rs.key, rs.inRow = rs.key[:0], false
+		key, point := rg.Rows.Key(i)
+		near.left = rg.Rows.Len() - i
+		next, err := r.scanPiece(t, v, &near, &piece, key, point, f, most, emit)
+		if lacksMemory(err) && next == nil {
+			next = bytes.Clone(piece.Next())
+		}
+		if next != nil || err != nil {
+			return next, err
+		}
+		if point && len(rs.key) == 0 {
+			most.missed()
+		}
+	}
+	return nil, nil
+}
+
+// endsBefore reports whether a range has no rows in t or in the tablets before it, in the direction of the range.
+func (t *Tablet) endsBefore(rg *Range) bool {
+	switch {
+	case rg.empty():
+		return true
+	case rg.Reversed:
+		return len(t.start) > 0 && rg.End != nil && bytes.Compare(rg.End, append(t.start[:len(t.start):len(t.start)], 0)) <= 0
+	}
+	return len(t.end) > 0 && bytes.Compare(rg.Start, t.end) > 0
+}
+
+// nearRows is whether the rows of a set are read from the sources of a scan, because they are close together.
+type nearRows struct {
+	scans bool // the sources are those of a scan
+	found bool // the last range had a row
+	tries int  // to read further rows in this way
+	left  int  // ranges of the set
+}
+
+// scanPiece reads a range of a set, or its row with a key. It returns as scan.
+func (r *reader) scanPiece(t *Tablet, v *view, n *nearRows, piece *Range, key []byte, point bool, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
+	rs := &r.rows
+	if point {
+		r.seekTo(key)
+	} else {
+		r.setBounds(t, *piece)
+	}
+	switch {
+	case piece.Reversed:
+		rs.closeSources()
+		if !point {
+			return r.scanBack(t, v, *piece, f, most, emit)
+		}
+		r.seekPoint(v, key)
+	case n.scans && rs.near(r.row):
+		n.tries = adjacentTries
+	case rs.err != nil:
+		return nil, rs.err
+	case n.scans && !point:
+		rs.advance(r.row)
+	default:
+		rs.closeSources()
+		if n.scans = !point || n.found && n.tries > 0 && n.left >= adjacentLeast; n.scans {
+			n.tries--
+			r.startForward(v)
+		} else {
+			r.seekPoint(v, key)
+		}
+	}
+	next, err := r.scanForward(f, most, emit)
+	n.found = len(rs.key) > 0
+	if point && !n.scans && next == nil && err == nil {
+		rs.keepEntries(r.row)
+	}
+	if piece.Reversed && next != nil {
+		next = turned(key, next)
+	}
+	return next, err
+}
+
+// turned returns where a reversed scan continues if a forward one of a single row would continue at next.
+func turned(key, next []byte) []byte {
+	if string(next) == string(key) { // the row was not read
+		return append(bytes.Clone(key), 0)
+	}
+	return bytes.Clone(key)
+}
+
+// missed counts a row of a set that does not exist.
+func (m *ScanBounds) missed() {
+	if m == nil {
+		return
+	}
+	if m.begun = true; !m.Partly {
+		m.Looked++
+	}
+}

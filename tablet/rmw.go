@@ -126,7 +126,7 @@ func (r *reader) applyRule(ctx context.Context, t *Tablet, rm *table.RowMutation
 			return err
 		}
 		m := table.Set(rule.Family, rule.Qualifier, table.ServerTimestamp, slices.Clone(old.Value))
-		if old.Timestamp >= t.writer.stampFloor() {
+		if old.Timestamp >= t.stampFloor() {
 			m.Timestamp = old.Timestamp
 		}
 		at = len(rm.Mutations)
@@ -230,7 +230,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		return 0, errFenced
 	}
 	sc := t.schema.Load()
-	floor := t.writer.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
+	floor := t.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
 	if as.a != nil {
 		as.a.Begin()
 	}

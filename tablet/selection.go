@@ -14,10 +14,45 @@ type Range struct {
 	Start, End []byte
 	// Reversed means that the rows are read from the last to the first.
 	Reversed bool
+	// Rows limits the range to the rows of a set, unless it is nil.
+	Rows *table.RowSet
 }
 
-// empty reports whether the range has no rows.
-func (rg *Range) empty() bool { return rg.End != nil && string(rg.Start) >= string(rg.End) }
+// empty reports whether the range has no rows. It moves the bound from which the range is read to the next of
+// Rows.
+func (rg *Range) empty() bool {
+	switch i := 0; {
+	case rg.Rows == nil:
+	case rg.Reversed:
+		if i = rg.Rows.Last(rg.End); i < 0 {
+			return true
+		}
+		if end := rg.Rows.At(i).End; len(end) > 0 && (rg.End == nil || string(end) < string(rg.End)) {
+			rg.End = end
+		}
+	default:
+		if i = rg.Rows.First(rg.Start); i == rg.Rows.Len() {
+			return true
+		}
+		if start := rg.Rows.At(i).Start; string(start) > string(rg.Start) {
+			rg.Start = start
+		}
+	}
+	return rg.End != nil && string(rg.Start) >= string(rg.End)
+}
+
+// piece returns the part of the range that is in a range of Rows.
+func (rg *Range) piece(i int) Range {
+	in := rg.Rows.At(i)
+	p := Range{Start: rg.Start, End: rg.End}
+	if string(in.Start) > string(p.Start) {
+		p.Start = in.Start
+	}
+	if len(in.End) > 0 && (p.End == nil || string(in.End) < string(p.End)) {
+		p.End = in.End
+	}
+	return p
+}
 
 // Next returns the bound from which the range is read.
 func (rg *Range) Next() []byte {

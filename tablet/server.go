@@ -336,12 +336,17 @@ func (s *Server) Served() *TabletMap { return s.served }
 // WriteCharges returns the bytes of mutations that are charged and not in a memtable yet: zero if no write is in progress.
 func (s *Server) WriteCharges() int64 { return s.writeMemory.Charged() }
 
+// Discarding returns the number of tablets of dropped tables whose memory and files are not released yet.
+func (s *Server) Discarding() int64 { return s.stats.discarding.Load() }
+
 // discardTable releases the tablets of a dropped table that are no longer reachable. dropped may be
 // nil.
 func (s *Server) discardTable(dropped *served) error {
 	if dropped == nil || len(dropped.tablets) == 0 {
 		return nil
 	}
+	s.stats.discarding.Add(int64(len(dropped.tablets)))
+	defer s.stats.discarding.Add(-int64(len(dropped.tablets)))
 	for _, t := range dropped.tablets {
 		t.views.drop()
 		t.fence.retire()

@@ -14,6 +14,7 @@ type counters struct {
 	minors, merges, majors atomic.Int64
 	splits, tabletMerges   atomic.Int64
 	splitPause             atomic.Int64 // of the last split, in ns
+	discarding             atomic.Int64 // tablets of dropped tables
 }
 
 // Stats are statistics of a server, cumulative since it was opened or current.

@@ -92,3 +92,64 @@ func (t *Tablet) flushMost(ctx context.Context) error {
 	}
 	return nil
 }
+
+// errShared ends a change of metadata whose files are all marked as shared already.
+var errShared = errors.New("all files are shared")
+
+// Snapshot writes out a tablet's memtables and returns metadata that describes all of its entries as
+// of some moment of the call, in immutable files (paper §5.3, §6 "Exploiting immutability"). The files
+// are marked as shared first, durably: from then on no server of the tablet deletes their blobs when it
+// replaces them, only garbage collection does, which knows backups. What was acknowledged before the
+// call is in the snapshot, and each mutation is in it as a whole or not at all.
+//
+// The tablet is served meanwhile, and may split or merge: the caller uses the bounds of the result.
+// Errors: api.ErrNotServing, ErrSplitPending, ErrClosed, api.ErrUnavailable without a lease,
+// blobfs.ErrDiskFull, ctx's.
+func (s *Server) Snapshot(ctx context.Context, r Ref) (*Meta, error) {
+	for {
+		t, err := s.served.tablet(r)
+		if err != nil {
+			return nil, err
+		}
+		m, err := t.snapshot(ctx)
+		if errors.Is(err, errUnloaded) && ctx.Err() == nil {
+			continue // it was split, merged or unloaded
+		}
+		if err == nil {
+			// Without a lease another server may have accepted writes meanwhile.
+			err = s.checkServing()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
+}
+
+// snapshot is one attempt of Snapshot.
+func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
+	if err := t.flush(ctx); err != nil {
+		return nil, err
+	}
+	_, err = t.meta.changeIf(ctx, func(current *Meta) error {
+		if !current.shareable() {
+			m = current
+			return errShared
+		}
+		// Compactions that replace the files from now on leave them.
+		v, err := t.views.acquireFiles()
+		if err != nil {
+			return errUnloaded
+		}
+		defer v.release()
+		v.share()
+		return nil
+	}, func(next *Meta) {
+		next.share()
+		m = next // immutable once it is saved
+	}, func(*view) {})
+	if err != nil && !errors.Is(err, errShared) {
+		return nil, err
+	}
+	return m, nil
+}

@@ -232,6 +232,15 @@ func (v *view) replaceAll(name string, removed, added []*file) {
 	g.files = files
 }
 
+// share marks the view's open files as shared.
+func (v *view) share() {
+	for _, g := range v.groups {
+		for _, f := range g.files {
+			f.opened.shared.Store(true)
+		}
+	}
+}
+
 func containsFile(files []*file, f *file) bool {
 	for _, g := range files {
 		if g == f {

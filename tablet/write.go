@@ -209,15 +209,16 @@ func (w *write) end(err error) {
 }
 
 // Stamp returns the tablet's next server timestamp, in µs: the current time, or one above the
-// previous timestamp if the clock stands or went back (I8). The commit log calls it in sequence
-// order.
+// previous timestamp if the clock stands or went back (I8). In a table of milliseconds it is the current
+// millisecond, or the previous timestamp. The commit log calls it in sequence order.
 func (w *write) Stamp() int64 {
-	next := w.tablet.writer.stampFloor()
+	next := w.tablet.stampFloor()
 	if w.exclusive != nil {
 		next = max(next, w.exclusive.floor)
 	}
 	last := w.tablet.writer.stamped.Swap(next)
-	invariant.Check(next > last, "timestamp %d follows %d", next, last)
+	rises := next > last || next == last && w.tablet.schema.Load().table.Granularity != table.GranularityMicros
+	invariant.Check(rises, "timestamp %d follows %d", next, last)
 	return next
 }
 
@@ -284,8 +285,8 @@ func (w *memWriter) add(body []byte, first uint64, ops uint32, time int64) error
 
 // stampFloor returns a lower bound of the tablet's future timestamps, in µs, which holds while the
 // clock does not go back.
-func (w *memWriter) stampFloor() int64 {
-	return max(w.cfg.Now().UnixMicro(), w.stamped.Load()+1)
+func (t *Tablet) stampFloor() int64 {
+	return t.schema.Load().table.Granularity.Stamp(t.writer.cfg.Now().UnixMicro(), t.writer.stamped.Load())
 }
 
 // freeze replaces the active memtable with an empty one and queues it to be written out. It runs on

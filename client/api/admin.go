@@ -128,7 +128,7 @@ func named[T interface{ String() string }](d *wire.Decoder, values ...T) (zero T
 
 // CreateTableRequest holds the parameters of create_table:
 //
-//	[name, {"families": [family…], "groups": [group…], "split_at": [row…]}, options?]
+//	[name, {"families": [family…], "groups": [group…], "split_at": [row…], "granularity": text}, options?]
 //
 // The result is the table's schema.
 type CreateTableRequest struct {
@@ -138,6 +138,8 @@ type CreateTableRequest struct {
 	Groups   []table.LocalityGroup
 	// SplitAt holds the end rows of the initial tablets, except the last.
 	SplitAt [][]byte
+	// Granularity is that of the table's timestamps.
+	Granularity table.Granularity
 }
 
 // Append encodes the parameters.
@@ -146,6 +148,9 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	e.Array(2 + min(n, 1))
 	e.Str(r.Name)
 	keys := 2 + min(len(r.SplitAt), 1)
+	if r.Granularity != 0 {
+		keys++
+	}
 	e.Map(keys)
 	e.Str("families")
 	e.Array(len(r.Families))
@@ -163,6 +168,10 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 		for _, row := range r.SplitAt {
 			e.Bin(row)
 		}
+	}
+	if r.Granularity != 0 {
+		e.Str("granularity")
+		e.Str(r.Granularity.String())
 	}
 	r.Options.append(e, n)
 }
@@ -194,6 +203,10 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 				r.SplitAt = append(r.SplitAt, bytes.Clone(d.Bytes()))
 				return d.Err()
 			})
+		case "granularity":
+			if name := d.Bytes(); d.Err() == nil {
+				r.Granularity, err = table.ParseGranularity(string(name))
+			}
 		default:
 			err = &table.SpecError{Text: r.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
 		}
@@ -208,6 +221,7 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 // and SetGroup.
 func (r *CreateTableRequest) Schema(id uint64) (s *table.Schema, err error) {
 	s = table.NewSchema(r.Name, id)
+	s.Granularity = r.Granularity
 	for i := range r.Groups {
 		if s, err = s.SetGroup(r.Groups[i]); err != nil {
 			return nil, err

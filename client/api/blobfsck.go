@@ -4,7 +4,7 @@ import "github.com/steledb/stele/internal/wire"
 
 // BlobFinding is an extent with missing or bad replicas.
 type BlobFinding struct {
-	Kind string `json:"kind"` // BlobOfUser, BlobOfTable or BlobOfLog: the kind of its owner
+	Kind string `json:"kind"` // BlobOfUser, BlobOfTable, BlobOfBackup or BlobOfLog: the kind of its owner
 	Name string `json:"name"` // of the blob, of the table, or of the node whose log it is
 	ID   string `json:"id"`   // of the blob or log
 	ExtentInfo

@@ -25,10 +25,11 @@ func (u *BlobUpload) Decode(d *wire.Decoder) error {
 
 // The kinds of blobs, by what refers to them.
 const (
-	BlobOfUser  = "blob"    // stored by a user
-	BlobOfTable = "sstable" // a file of a table
-	BlobOfLog   = "log"     // part of a node's commit log
-	BlobUnnamed = "unnamed" // not referred to: being written, or garbage
+	BlobOfUser   = "blob"    // stored by a user
+	BlobOfBackup = "backup"  // the manifest of a backup, or a file that only backups have
+	BlobOfTable  = "sstable" // a file of a table
+	BlobOfLog    = "log"     // part of a node's commit log
+	BlobUnnamed  = "unnamed" // not referred to: being written, or garbage
 )
 
 // BlobInfo is the result of blob_seal, and an element of the result of blob_list.

@@ -131,6 +131,8 @@ func goldenRequests() []struct {
 			"92 a174 86 a57374617274c40161 a3656e64c4016d a6707265666978c40162 a56c696d69740a aa62617463685f726f777305 ab62617463685f6279746573ce00011170"},
 		{"scan_open by parts", &ScanOpenRequest{Table: "t", BatchRows: 5, Parts: true}, "92 a174 82 aa62617463685f726f777305 a57061727473c3"},
 		{"scan_open in reverse", &ScanOpenRequest{Table: "t", BatchRows: 5, Reversed: true}, "92 a174 82 aa62617463685f726f777305 a87265766572736564c3"},
+		{"scan_open of a set", &ScanOpenRequest{Table: "t", BatchRows: 5, Rows: table.NewRowSet([]table.RowRange{{Start: []byte("m")}, table.RowKeyRange([]byte("k")), {Start: []byte("a"), End: []byte("c")}})},
+			"92 a174 82 aa62617463685f726f777305 a4726f7773 93 92c40161c40163 c4016b 92c4016dc0"},
 		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},
 		{"root", &NamesRequest{Names: []string{"web"}}, "91 a3776562"},
 		{"scan_next", &ScanNextRequest{Cursor: 1 << 40}, "91 cf0000010000000000"},
@@ -154,6 +156,8 @@ func goldenRequests() []struct {
 			"93 a5 7461626c65 a3 776562 83 a9 77726974655f6f7073 cd03e8 aa 726561645f6279746573 c0 a8 62757273745f6d73 cd07d0"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
+		{"create_table of milliseconds", &CreateTableRequest{Name: "t", Granularity: table.GranularityMillis},
+			"92 a174 83 a866616d696c69657390 a667726f75707390 ab6772616e756c6172697479 a66d696c6c6973"},
 		{"create_table", &CreateTableRequest{Name: "t", Families: []table.FamilySpec{{Name: "f", GC: &gc, BlockBytes: 8192}}},
 			"92 a174 82 a866616d696c696573 91 83 a46e616d65a166 a26763aa76657273696f6e733d33 ab626c6f636b5f6279746573cd2000 a667726f75707390"},
 	}

@@ -53,6 +53,9 @@ const (
 
 	CodeQuotaExceeded rpc.Code = 140
 	CodeQuotaNotFound rpc.Code = 141
+
+	CodeBackupNotFound rpc.Code = 142
+	CodeBackupNotMade  rpc.Code = 143
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -93,6 +96,8 @@ var kinds = errkind.Table{
 		{Code: CodeNodeInUse, Name: "node_in_use", Target: ErrNodeInUse, Form: nodeInUseForm},
 		{Code: CodeStaleEpoch, Name: "stale_epoch", Target: ErrStaleEpoch},
 		{Code: CodeBlobNotFound, Name: "blob_not_found", Target: ErrNoBlob},
+		{Code: CodeBackupNotFound, Name: "backup_not_found", Target: ErrNoBackup},
+		{Code: CodeBackupNotMade, Name: "backup_not_made", Target: ErrBackupNotMade},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},

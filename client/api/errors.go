@@ -48,6 +48,12 @@ var (
 	// ErrStaleEpoch means that the command comes from a former master: another one has been elected
 	// since.
 	ErrStaleEpoch = errors.New("stale master epoch")
+	// ErrNoBackup means that there is no backup with that id.
+	ErrNoBackup = errors.New("no such backup")
+
+	// ErrBackupNotMade means that a backup cannot be restored: it is still being made, or has failed.
+	ErrBackupNotMade = errors.New("the backup is not complete")
+
 	// ErrNoBlob means that there is no blob with that id.
 	ErrNoBlob = errors.New("no such blob")
 	// ErrOutcomeUnknown means that the outcome of a change is unknown and may be decided later: before it

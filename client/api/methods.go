@@ -66,6 +66,11 @@ const (
 	MethodListQuotas  = "list_quotas"
 	MethodRemoveQuota = "remove_quota"
 	MethodSetOwner    = "set_owner"
+
+	MethodCreateBackup  = "create_backup"
+	MethodListBackups   = "list_backups"
+	MethodDeleteBackup  = "delete_backup"
+	MethodRestoreBackup = "restore_backup"
 )
 
 // Methods lists every method of the data API.
@@ -83,6 +88,7 @@ func Methods() []string {
 		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
 		MethodUsage, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
+		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

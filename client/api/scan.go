@@ -10,7 +10,7 @@ import (
 
 // ScanOpenRequest holds the parameters of scan_open:
 //
-//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed
+//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed, rows
 type ScanOpenRequest struct {
 	TableOptions
 	Table string
@@ -26,6 +26,8 @@ type ScanOpenRequest struct {
 	Parts bool
 	// Reversed means that the rows are read from the last to the first.
 	Reversed bool
+	// Rows limits the rows further to those of a set; nil means all.
+	Rows *table.RowSet
 
 	names names
 }
@@ -43,6 +45,9 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 			n++
 		}
 	}
+	if r.Rows != nil {
+		n++
+	}
 	e.Array(1 + min(n, 1))
 	e.Str(r.Table)
 	r.TableOptions.append(e, n)
@@ -55,6 +60,10 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	appendCount(e, "batch_bytes", int64(r.BatchBytes))
 	appendSet(e, "parts", r.Parts)
 	appendSet(e, "reversed", r.Reversed)
+	if r.Rows != nil {
+		e.Str("rows")
+		table.AppendRowSet(e, r.Rows)
+	}
 }
 
 // appendSet writes an option that is true.
@@ -107,10 +116,24 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Parts = d.Bool()
 	case "reversed":
 		r.Reversed = d.Bool()
+	case "rows":
+		r.Rows = rowSetOption(d)
 	default:
 		return r.TableOptions.option(key, d)
 	}
 	return true
+}
+
+// rowSetOption reads a set of rows, or nil for all rows.
+func rowSetOption(d *wire.Decoder) *table.RowSet {
+	if d.IsNil() {
+		return nil
+	}
+	set, err := table.DecodeRowSet(d)
+	if err != nil && d.Err() == nil {
+		d.Fail(err)
+	}
+	return set
 }
 
 // Range returns the combination of Start, End and Prefix as [start, end), where an empty end means

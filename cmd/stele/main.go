@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/steledb/stele/cmd/stele/access"
+	"github.com/steledb/stele/cmd/stele/backups"
 	"github.com/steledb/stele/cmd/stele/bench"
 	"github.com/steledb/stele/cmd/stele/blobs"
 	"github.com/steledb/stele/cmd/stele/cli"
@@ -24,7 +25,7 @@ func groups(a *cli.App) []cli.Group {
 	nodes := slices.Concat(serve.Commands(a), cluster.StatusCommands(a), config.Commands(a), cluster.Commands(a), access.Commands(a))
 	return []cli.Group{
 		{ID: "node", Title: "Nodes:", Commands: nodes},
-		{ID: "schema", Title: "Tables:", Commands: tables.Commands(a)},
+		{ID: "schema", Title: "Tables:", Commands: slices.Concat(tables.Commands(a), backups.Commands(a))},
 		{ID: "data", Title: "Rows:", Commands: rows.Commands(a)},
 		{ID: "blobs", Title: "Blobs:", Commands: blobs.Commands(a)},
 		{ID: "locks", Title: "Locks:", Commands: locks.Commands(a)},

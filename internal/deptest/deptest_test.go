@@ -96,7 +96,7 @@ var commands = map[string][]string{
 	"config":      {},
 	"serve":       {"config"},
 	"tools":       {"config"}, // stele.yaml(5)
-	"access":      {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+	"access":      {}, "backups": {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
 }
 
 // TestCommands: the groups of commands are independent of each other, and only the program imports them.
@@ -129,6 +129,7 @@ var services = map[string][]string{
 	"namespace":    {},
 	"peers":        {},
 	"quota":        {},
+	"backup":       {},
 	"raftstreams":  {},
 	"reply":        {},
 	"results":      {},
@@ -146,10 +147,10 @@ var services = map[string][]string{
 	"members":      {"formation", "gossip", "identity", "metric", "namespace"},
 	"method":       {"authz", "reply"},
 	"quorum":       {"gossip"},
-	"roots":        {"metarows", "namespace"},
+	"roots":        {"backup", "metarows", "namespace"},
 	"verify":       {"identity", "masterkeys"},
 	"authority":    {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
-	"blobs":        {"authz", "disks", "members", "metarows", "method", "metric", "namespace", "peers", "reply", "results", "roots"},
+	"blobs":        {"authz", "backup", "disks", "members", "metarows", "method", "metric", "namespace", "peers", "reply", "results", "roots"},
 	"blockstore":   {"budget", "identity", "members", "namespace"},
 	"command":      {"authz", "method", "namespace", "reply"},
 	"dialer":       {"authz", "certs", "method"},
@@ -161,7 +162,7 @@ var services = map[string][]string{
 	"tokenauth":    {"advertise", "authz", "hostgate", "method"},
 	"usage":        {"authz", "metarows", "method", "metric", "namespace", "peers", "reply"},
 	"users":        {"authz", "certs", "changes", "method", "namespace", "reply"},
-	"assign":       {"command", "metarows", "namespace", "roots"},
+	"assign":       {"backup", "command", "metarows", "namespace", "roots"},
 	"enrol":        {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
 	"quotas":       {"authz", "changes", "command", "method", "metric", "namespace", "peers", "quota", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},
@@ -171,6 +172,7 @@ var services = map[string][]string{
 	"candidate":    {"assign", "members", "namespace"},
 	"dataapi":      {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
 	"tables":       {"authz", "changes", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
+	"backups":      {"authz", "backup", "changes", "method", "namespace", "reply", "roots", "tabletadmin", "tables"},
 }
 
 type listed struct {

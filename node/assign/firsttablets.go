@@ -3,10 +3,12 @@ package assign
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/backup"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
@@ -34,6 +36,13 @@ func (c *Tablets) makeTablets(ctx context.Context, name string, tableID uint64, 
 	}
 	short, cancel := context.WithTimeout(ctx, firstTabletsTimeout)
 	defer cancel()
+	if cut.From != nil {
+		err = c.restoreMissing(short, cut, tableID, there)
+		if short.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
 	err = c.makeMissing(short, cut, tableID, there)
 	if short.Err() != nil {
 		return ctx.Err()
@@ -65,7 +74,43 @@ func (c *Tablets) CreateFirstTablet(ctx context.Context, cut *namespace.SplitPoi
 	if i < len(cut.Ends) {
 		m.End = cut.Ends[i]
 	}
-	return c.writeTablet(ctx, m.ID, tableID, m.Start, m.End)
+	return c.writeMeta(ctx, &m)
+}
+
+// restoreMissing creates the rows of the tablets of a table that is restored from a backup, with the backup's files, until ctx ends. The last
+// one is created when all others exist.
+func (c *Tablets) restoreMissing(ctx context.Context, cut *namespace.SplitPoints, tableID uint64, there map[string]bool) error {
+	blob, err := c.Store().OpenBlob(ctx, cut.From.Manifest)
+	if err != nil {
+		return err
+	}
+	defer blob.Close() // read only: nothing to lose
+	manifest, err := backup.OpenManifest(blob, blob.Size())
+	if err != nil {
+		return err
+	}
+	if cut.From.Table >= len(manifest.Tables) || manifest.Tables[cut.From.Table].Tablets != int64(cut.From.Tablets) {
+		return fmt.Errorf("the manifest %s has no table %d with %d tablets", cut.From.Manifest.ID, cut.From.Table, cut.From.Tablets)
+	}
+	var group errgroup.Group
+	group.SetLimit(firstTabletWorkers)
+	var last *tablet.Meta
+	err = manifest.Tablets(cut.From.Table, func(i int64, m *tablet.Meta) error {
+		m.ID, m.Table = cut.First+uint64(i), tableID
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case len(m.End) == 0:
+			last = m
+		case !there[master.KeyOf(tableID, m.End)]:
+			group.Go(func() error { return c.writeMeta(ctx, m) })
+		}
+		return nil
+	})
+	if err := errors.Join(err, group.Wait()); err != nil {
+		return err
+	}
+	return c.writeMeta(ctx, last)
 }
 
 // removeSplitPoints removes the split points of a table whose tablets have all been created.

@@ -257,8 +257,12 @@ func (c *Tablets) makeTablet(ctx context.Context, tableID uint64, start, end []b
 }
 
 func (c *Tablets) writeTablet(ctx context.Context, id, tableID uint64, start, end []byte) error {
-	m := tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()}
-	row := &metadata.Row{Table: tableID, End: end, Generation: metadata.FirstGeneration(id), Meta: tablet.EncodeMeta(&m)}
+	return c.writeMeta(ctx, &tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()})
+}
+
+// writeMeta creates the row of a new tablet, unless it exists or existed.
+func (c *Tablets) writeMeta(ctx context.Context, m *tablet.Meta) error {
+	row := &metadata.Row{Table: m.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Meta: tablet.EncodeMeta(m)}
 	if err := c.Metadata.Create(ctx, row, "created"); !errors.Is(err, metarows.ErrChanged) {
 		return err
 	}
@@ -422,16 +426,17 @@ func (c *Tablets) reconcile(ctx context.Context, level []master.Tablet, tables m
 		}
 		complete[id] = complete[id] || len(end) == 0
 	}
+	var errs []error
 	for id, name := range tables {
 		if complete[id] {
 			if err := c.removeSplitPoints(ctx, name, id); err != nil {
 				return fmt.Errorf("record that table %q has all its tablets: %w", name, err)
 			}
-		} else if err := c.makeTablets(ctx, name, id, there); err != nil {
-			return fmt.Errorf("create the tablets of table %q: %w", name, err)
+		} else if err := c.makeTablets(ctx, name, id, there); err != nil { // other tables do not wait for a damaged backup
+			errs = append(errs, fmt.Errorf("create the tablets of table %q: %w", name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // dropTablet removes the row of a dropped table's tablet. Its server has lost the schema, and cannot change the row any more.

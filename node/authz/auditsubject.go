@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"fmt"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -68,3 +70,18 @@ func FamilySet(c *rpc.Call) string {
 }
 
 func familyOf(table, family string) string { return "family " + family + " of table " + table }
+
+// TablesOfBackup returns the tables of a new backup.
+func TablesOfBackup(c *rpc.Call) string {
+	var r api.CreateBackupRequest
+	d := c.Params
+	switch err := r.Decode(&d, c.NumParams); {
+	case err != nil:
+		return ""
+	case len(r.Tables) == 0:
+		return "all tables"
+	case len(r.Tables) == 1:
+		return "table " + r.Tables[0]
+	}
+	return fmt.Sprintf("%d tables, the first is %s", len(r.Tables), r.Tables[0])
+}

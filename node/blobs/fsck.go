@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/backup"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
@@ -141,7 +142,7 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs := []string{namespace.BlobsDir, namespace.RecoveryDir}
+	dirs := []string{backup.Dir, namespace.BlobsDir, namespace.RecoveryDir}
 	for _, name := range servers {
 		dirs = append(dirs, path.Join(namespace.LogsDir, name))
 	}
@@ -246,6 +247,8 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 			return nil
 		})
 		return needs, err
+	case backup.Dir:
+		return f.backup(ctx, path.Base(p))
 	case namespace.RecoveryDir:
 		err = f.bs.Roots.Runs(ctx, path.Base(p), func(m *sortedrun.Meta) error {
 			needs = append(needs, need{kind: api.BlobOfLog, name: path.Base(p), id: m.Handle.ID, refs: m.Handle.Extents})
@@ -287,6 +290,25 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		needs = append(needs, need{kind: api.BlobOfLog, name: f.bs.nameOf(namespace.NodeOf(path.Base(path.Dir(p)))), id: id, log: &l})
 	}
 	return needs, nil
+}
+
+// backup returns what a backup names.
+func (f *fsck) backup(ctx context.Context, id string) (needs []need, err error) {
+	rec, _, err := f.bs.Roots.Backup(ctx, id)
+	if errors.Is(err, api.ErrNoBackup) || err == nil && rec.State != backup.Made {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen := map[blobfs.ID]bool{} // tablets share files
+	err = f.bs.Roots.ManifestFiles(ctx, rec.Manifest, func(h blobfs.Handle) {
+		if !seen[h.ID] {
+			seen[h.ID] = true
+			needs = append(needs, need{kind: api.BlobOfBackup, name: id, id: h.ID, refs: h.Extents})
+		}
+	})
+	return needs, err
 }
 
 // rowAt returns the METADATA row that a path represents.

@@ -41,7 +41,7 @@ func newScan(r *api.ScanOpenRequest, owner string) *scan {
 	start = bytes.Clone(start)
 	s := &scan{
 		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: start, Reversed: r.Reversed}, owner: owner,
+		rg: tablet.Range{Start: start, Reversed: r.Reversed, Rows: r.Rows}, owner: owner,
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -80,7 +80,7 @@ func (d *Service) scanOpen(c *rpc.Call) {
 
 // bytes returns the memory of an open scan without its filter, which scans share.
 func (s *scan) bytes() int64 {
-	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
+	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End)) + s.rg.Rows.Bytes()
 	if at := s.rg.Next(); cap(s.resume) > 0 && (cap(at) == 0 || &s.resume[:1][0] != &at[:1][0]) {
 		b += int64(cap(s.resume))
 	}

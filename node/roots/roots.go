@@ -34,6 +34,7 @@ type Reader struct {
 	Catalog *namespace.Catalog
 	Meta    *namespace.Access
 	Rows    func() *metarows.Table
+	Store   func() *blobfs.Store
 }
 
 // TableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
@@ -150,7 +151,11 @@ func (r *Reader) Named(ctx context.Context) (map[blobfs.ID]Use, error) {
 	ctx, cancel := context.WithTimeout(ctx, namedTimeout)
 	defer cancel()
 	named := map[blobfs.ID]Use{}
-	if err := r.Each(ctx, func(id blobfs.ID, b Use) { named[id] = b }); err != nil {
+	if err := r.Each(ctx, func(id blobfs.ID, b Use) {
+		if _, known := named[id]; !known || b.Kind != api.BlobOfBackup { // a file of a table stays one when it is also in a backup
+			named[id] = b
+		}
+	}); err != nil {
 		return nil, err
 	}
 	for id, b := range named {
@@ -166,23 +171,36 @@ func (r *Reader) Named(ctx context.Context) (map[blobfs.ID]Use, error) {
 	return named, nil
 }
 
-// Mark implements gc.Roots: it marks what garbage collection must keep. It reads all of METADATA.
-func (r *Reader) Mark(ctx context.Context, mark func(blobfs.ID)) error {
-	return r.Each(ctx, func(id blobfs.ID, _ Use) { mark(id) })
-}
-
 // Each calls each for all blobs that METADATA and the namespace reference, while it reads them: there may be more than fit in memory.
 // The names of stored files are not included.
 func (r *Reader) Each(ctx context.Context, each func(blobfs.ID, Use)) error {
+	_, err := r.all(ctx, each)
+	return err
+}
+
+// all is Each, and returns the backups that are being made. Tables that are being restored are read before METADATA, which gets the files
+// of theirs, and backups after it: a backup that is not there then records only what METADATA names later.
+func (r *Reader) all(ctx context.Context, each func(blobfs.ID, Use)) (making []string, err error) {
+	if err := r.sources(ctx, each); err != nil {
+		return nil, err
+	}
 	if err := r.TableFiles(ctx, func(x *TableFile) error {
 		each(x.Handle.ID, Use{api.BlobOfTable, x.Table})
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.runsOfAll(ctx, each); err != nil {
-		return err
+		return nil, err
 	}
+	if err := r.storedFiles(ctx, each); err != nil {
+		return nil, err
+	}
+	return r.backups(ctx, each)
+}
+
+// storedFiles calls each for the files that users have stored.
+func (r *Reader) storedFiles(ctx context.Context, each func(blobfs.ID, Use)) error {
 	names, err := r.Catalog.List(ctx, namespace.BlobsDir)
 	if err != nil {
 		return err

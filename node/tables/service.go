@@ -87,7 +87,7 @@ func (tb *Service) createTable(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	awaitTable(c.Context(), served) // other changes of schemas need not wait for that
+	AwaitTable(c.Context(), served) // other changes of schemas need not wait for that
 	c.Reply(schemaAnswer(s))
 }
 
@@ -95,16 +95,7 @@ func (tb *Service) createTable(c *rpc.Call) {
 // tablets and has them served: served is closed when they are, or when that takes too long. The creator, if any, becomes the
 // table's administrator.
 func (tb *Service) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
-	if err := tb.Limits.CheckTableName(r.Name); err != nil {
-		return nil, nil, err
-	}
-	if r.Name == metadata.Name {
-		return nil, nil, fmt.Errorf("table %q: %w: the name is reserved", r.Name, api.ErrTableExists)
-	}
-	switch _, _, err := tb.Catalog.Schema(ctx, r.Name); {
-	case err == nil:
-		return nil, nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
-	case !errors.Is(err, api.ErrNoTable):
+	if err := tb.checkNew(ctx, r.Name); err != nil {
 		return nil, nil, err
 	}
 	if _, err := r.Schema(metadata.FirstID); err != nil {
@@ -126,18 +117,60 @@ func (tb *Service) create(ctx context.Context, r *api.CreateTableRequest, creato
 	if len(ends) > 0 {
 		cut = &namespace.SplitPoints{First: id + 1, Ends: ends}
 	}
-	if err = tb.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
+	served, err = tb.save(ctx, s, cut, creator)
+	return s, served, err
+}
+
+// checkNew returns an error unless a table may be created with that name.
+func (tb *Service) checkNew(ctx context.Context, name string) error {
+	if err := tb.Limits.CheckTableName(name); err != nil {
+		return err
+	}
+	if name == metadata.Name {
+		return fmt.Errorf("table %q: %w: the name is reserved", name, api.ErrTableExists)
+	}
+	switch _, _, err := tb.Catalog.Schema(ctx, name); {
+	case err == nil:
+		return fmt.Errorf("table %q: %w", name, api.ErrTableExists)
+	case !errors.Is(err, api.ErrNoTable):
+		return err
+	}
+	return nil
+}
+
+// save makes a new table exist, within a change. Its tablets are created from cut; one empty tablet if that is nil.
+func (tb *Service) save(ctx context.Context, s *table.Schema, cut *namespace.SplitPoints, creator string) (served <-chan struct{}, err error) {
+	if err = tb.prepareTable(ctx, creator, s.ID); err == nil { // before the table exists, so that its creator sees it at once
 		err = tb.Catalog.SaveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphanfiles.go
-			tb.Users.ForgetGrants(ctx, id)
-			tb.Quotas.ForgetTable(ctx, id)
+			tb.Users.ForgetGrants(ctx, s.ID)
+			tb.Quotas.ForgetTable(ctx, s.ID)
 		}
-		return nil, nil, err
+		return nil, err
 	}
 	tb.Log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.Tablets())
-	return s, tb.AwaitServed(s, cut.Tablets()), nil
+	return tb.AwaitServed(s, cut.Tablets()), nil
+}
+
+// Restore creates a table with the schema and the tablets of one in a backup, within a change. It returns like create. Errors: those of
+// create_table.
+func (tb *Service) Restore(ctx context.Context, name string, old *table.Schema, from *namespace.Source, creator string) (s *table.Schema, served <-chan struct{}, err error) {
+	if err := tb.checkNew(ctx, name); err != nil {
+		return nil, nil, err
+	}
+	id, err := tb.Catalog.NextIDs(ctx, uint64(from.Tablets)+1) // for the table and its tablets
+	if err != nil {
+		return nil, nil, err
+	}
+	restored := *old
+	restored.Name, restored.ID = name, id
+	if err := restored.Validate(tb.Limits); err != nil {
+		return nil, nil, err
+	}
+	served, err = tb.save(ctx, &restored, &namespace.SplitPoints{First: id + 1, From: from}, creator)
+	return &restored, served, err
 }
 
 // prepareTable writes the grant and the ownership of the creator, if any, before the table exists.
@@ -159,8 +192,8 @@ const (
 	servedAnswer = time.Second
 )
 
-// awaitTable waits until a new table is served, or until the caller's deadline is near.
-func awaitTable(ctx context.Context, served <-chan struct{}) {
+// AwaitTable waits until a new table is served, or until the caller's deadline is near.
+func AwaitTable(ctx context.Context, served <-chan struct{}) {
 	if at, ok := ctx.Deadline(); ok {
 		left := time.Until(at)
 		var cancel context.CancelFunc

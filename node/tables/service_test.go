@@ -692,7 +692,7 @@ func TestAwaitTable(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
 			began := time.Now()
-			awaitTable(ctx, nil)
+			AwaitTable(ctx, nil)
 			if took := time.Since(began); took != want {
 				t.Errorf("of %v it waits for %v, want %v", left, took, want)
 			}
@@ -700,7 +700,7 @@ func TestAwaitTable(t *testing.T) {
 	}
 	served := make(chan struct{})
 	close(served)
-	awaitTable(t.Context(), served)
+	AwaitTable(t.Context(), served)
 }
 
 // TestOpenNode: a table of an open cluster has no grants and no owner, and all clients see everything.

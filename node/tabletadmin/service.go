@@ -86,6 +86,7 @@ func (tv *Service) handleTables(r method.Registrar) {
 	tv.handleTable(r, MethodDescribe, tv.describeHere)
 	tv.handleTable(r, MethodSplit, tv.splitHere)
 	tv.handleTable(r, MethodCompactOne, tv.compactOneHere)
+	tv.handleTable(r, MethodSnapshot, tv.snapshotHere)
 }
 
 func (tv *Service) handleTable(r method.Registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error)) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
@@ -172,6 +173,7 @@ func (s *Server) Take(ctx context.Context, row *metadata.Row, again bool) error 
 		event = ""
 	}
 	row.Server, row.Addr = name, s.Addr()
+	moment.Pass("before a server takes a tablet", "")
 	return s.table.Replace(ctx, row, event)
 }
 
@@ -252,6 +254,7 @@ func (s *Server) Unload(ctx context.Context, key []byte) (generation uint64, err
 	}
 	event := "unloaded by " + row.Server
 	row.Server, row.Addr = "", ""
+	moment.Pass("before a server releases a tablet", "")
 	if err := s.table.Replace(ctx, row, event); err != nil {
 		return 0, err
 	}

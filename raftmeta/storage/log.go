@@ -197,6 +197,14 @@ func (s *Log) park(err error) error {
 	return err
 }
 
+// place describes where entries are in the log, for their moment.
+func (s *Log) place(logs []*raft.Log) string {
+	if end := s.end.Load(); end != nil && len(logs) > 0 && logs[0].Index == end.Index+1 {
+		return "right after a snapshot"
+	}
+	return ""
+}
+
 // StoreLog implements raft.LogStore.
 func (s *Log) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
@@ -223,7 +231,7 @@ func (s *Log) StoreLogs(logs []*raft.Log) error {
 	if err := s.write("store log entries", func() error { return s.bolt.StoreLogs(summed) }); err != nil {
 		return err
 	}
-	moment.Pass("entries of Raft are durable", "")
+	moment.Pass("entries of Raft are durable", s.place(logs))
 	for _, l := range logs {
 		s.recent.put(l)
 		if l.Type == raft.LogConfiguration && s.opt.Members != nil {

@@ -11,7 +11,8 @@
 //
 // Sequence numbers are assigned under the lock that guards the filling batch. The log, the sequence
 // numbers and the calls to Done therefore have the same order. Server timestamps, which a tablet's
-// Stamper assigns under the same lock, have it too, so they strictly increase per row (I8).
+// Stamper assigns under the same lock, have it too, so they strictly increase per row (I8), or do not decrease in a table of
+// milliseconds.
 //
 // # Record
 //

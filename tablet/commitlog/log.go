@@ -40,7 +40,8 @@ func (e *FailedError) Unwrap() error { return e.Cause }
 // Stamper assigns the server timestamps of one tablet. It is called under the log's lock, in
 // sequence order.
 type Stamper interface {
-	// Stamp returns a time in µs greater than all that it returned before.
+	// Stamp returns a time in µs that is greater than all that it returned before or, in a table of
+	// milliseconds, not less.
 	Stamp() int64
 }
 

@@ -157,6 +157,8 @@ func findingWhat(f *api.BlobFinding) string {
 	switch f.Kind {
 	case api.BlobOfTable:
 		return "SSTable " + f.ID + " of " + cli.OrElse(prefixed("table ", f.Name), "a dropped table")
+	case api.BlobOfBackup:
+		return "blob " + f.ID + " of backup " + f.Name
 	case api.BlobOfLog:
 		return "commit log " + f.ID + " of " + f.Name
 	}

@@ -102,6 +102,8 @@ func blobWhat(b *client.BlobInfo) string {
 		return "SSTable of " + cli.OrElse(b.Name, "a dropped table")
 	case api.BlobOfUser:
 		return "blob " + cli.OrElse(b.Name, "without a name")
+	case api.BlobOfBackup:
+		return "backup " + b.Name
 	}
 	return "unreferenced"
 }
@@ -328,6 +330,9 @@ func removable(b *client.BlobInfo) error {
 	case api.BlobOfTable:
 		return &cli.Fault{Code: cli.ExitError, Hint: `"stele table drop" deletes a table with its files`,
 			Err: fmt.Errorf("blob %s is not deleted: it is a file of %s", b.ID, cli.OrElse(prefixed("table ", b.Name), "a dropped table"))}
+	case api.BlobOfBackup:
+		return &cli.Fault{Code: cli.ExitError, Hint: `"stele backup delete" deletes a backup, and garbage collection then its files`,
+			Err: fmt.Errorf("blob %s is not deleted: it belongs to backup %s", b.ID, b.Name)}
 	case api.BlobUnnamed:
 		return &cli.Fault{Code: cli.ExitError, Hint: "nodes remove blobs that stay unreferenced",
 			Err: fmt.Errorf("blob %s is not deleted: it is unreferenced, so it is being written or garbage", b.ID)}

@@ -183,6 +183,10 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitError, Hint: `"stele table describe" shows it, "stele family set" changes it`}
 	case errors.Is(err, client.ErrConflict):
 		return &Fault{Code: ExitError, Hint: `the table was changed concurrently: check "stele table describe" and retry`}
+	case errors.Is(err, client.ErrNoBackup):
+		return &Fault{Code: ExitNotFound, Hint: `"stele backup list" shows the backups with their ids`}
+	case errors.Is(err, client.ErrBackupNotMade):
+		return &Fault{Code: ExitError, Hint: `"stele backup describe" shows the state of a backup`}
 	case errors.Is(err, client.ErrNoBlob):
 		return &Fault{Code: ExitNotFound, Hint: `"stele blob ls" shows the blobs with their ids`}
 	case errors.Is(err, client.ErrNoUser):

@@ -83,7 +83,12 @@ func printSchema(a *cli.App, s *table.Schema) error {
 	for _, g := range s.Groups {
 		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression.String(), g.Bloom.String(), cli.YesNo(g.InMemory))
 	}
-	return a.PrintAll(families, groups)
+	if s.Granularity == table.GranularityMicros {
+		return a.PrintAll(families, groups)
+	}
+	timestamps := cli.NewGrid("TIMESTAMPS")
+	timestamps.Add(s.Granularity.String())
+	return a.PrintAll(families, groups, timestamps)
 }
 
 func printTable(a *cli.App, info *client.TableInfo) error {

@@ -50,11 +50,13 @@ With both versions= and age=, a version is collected as soon as either allows it
 const tableCreateExample = `  stele table create webtable --family contents:versions=3,group=pages,compression=zstd --family anchor --family language:versions=1
   stele table create metrics --family 'cpu:age=30d,block=8KiB' --dry-run
   stele table create users --family profile --split-at g,n,t
-  stele table create events --family e --split-hex 16`
+  stele table create events --family e --split-hex 16
+  stele table create readings --family r --granularity millis`
 
 func tableCreateCommand(a *cli.App) *cobra.Command {
 	var families []string
 	var f splitFlags
+	var granularity string
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:     "create TABLE --family NAME[:OPTION=VALUE,...]...",
@@ -71,17 +73,21 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if s.Granularity, err = table.ParseGranularity(granularity); err != nil {
+				return cli.Usagef("", "--granularity: %q is neither micros nor millis", granularity)
+			}
 			splitAt, err := f.rows(a)
 			if err != nil {
 				return err
 			}
+			spec := client.TableSpec{Families: specs, SplitAt: splitAt, Granularity: s.Granularity}
 			if dryRun {
 				a.Notef("would create a table%s:", inTablets(len(splitAt)))
 				return printSchema(a, s)
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				began := time.Now()
-				s, err := c.Tables().CreateSplit(ctx, args[0], splitAt, specs...)
+				s, err := c.Tables().CreateFrom(ctx, args[0], &spec)
 				if err != nil {
 					return err
 				}
@@ -96,6 +102,7 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be repeated")
+	cmd.Flags().StringVar(&granularity, "granularity", "micros", "the `unit` of the table's timestamps, micros or millis; it cannot be changed later")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the schema, and change nothing")
 	f.register(cmd)
 	a.EscapesFlag(cmd)

@@ -52,7 +52,7 @@ type Cluster struct {
 func Run(cfg Config) Result {
 	machine.Seed(cfg.Seed)
 	c := &Cluster{cfg: cfg, processes: clientProcess, result: Result{Nodes: cfg.Nodes, Tablets: cfg.Tablets}}
-	c.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(cfg.Seed, 0x6e6574)), Now: machine.Now})
+	c.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(cfg.Seed, 0x6e6574)), Now: machine.Now, Backlog: backlog})
 	for i := range cfg.Nodes {
 		c.newHost(i % min(cfg.Nodes, racksMax))
 	}
@@ -65,6 +65,9 @@ func Run(cfg Config) Result {
 	c.run()
 	return c.result
 }
+
+// backlog is the default of Linux for connections that a listener has not accepted.
+const backlog = 4096
 
 // problem records what should not have happened.
 func (c *Cluster) problem(format string, args ...any) {
@@ -112,7 +115,7 @@ func cpu() time.Duration {
 // Memory is freed when the heap has grown by heapGrowth, in hundredths of what was in use, or by garbageMax bytes.
 const (
 	heapGrowth   = 35
-	garbageMax   = 3 << 30
+	garbageMax   = 6 << 30
 	collectPause = time.Millisecond
 )
 

@@ -37,7 +37,7 @@ const (
 	diskBytes    = 2 << 30
 	reserveBytes = 8 << 20
 	extentBytes  = 64 << 10
-	memoryBytes  = 1 << 30  // which hardly any of is used: it decides how many connections a node accepts
+	memoryBytes  = 2 << 30  // which hardly any of is used: it decides how many connections a node accepts
 	cacheBytes   = 16 << 20 // of users' tables; the cache's own tables would be 2 MB otherwise
 	firstNodes   = 5        // that found the cluster, and are its voters
 )

@@ -72,12 +72,19 @@ func (c *Cluster) serving() bool {
 	return !slices.ContainsFunc(c.hosts, func(h *host) bool { return h.up && h.node == nil })
 }
 
-// found starts the nodes that found the cluster.
-func (c *Cluster) found(*Phase) bool {
+// found starts the nodes that found the cluster, and waits until all of them are in the lock service's group: the loss of one of two voters would
+// stop it.
+func (c *Cluster) found(p *Phase) bool {
 	for _, h := range c.hosts[:firstNodes] {
 		h.start()
 	}
-	return c.await("the first nodes serve", c.serving) && c.await("METADATA is served", func() bool { return c.served(metadata.TableID) >= 2 })
+	if !c.await("the first nodes serve", c.serving) || !c.await("METADATA is served", func() bool { return c.served(metadata.TableID) >= 2 }) {
+		return false
+	}
+	p.note("virtual s until they serve", machine.Now().Seconds())
+	return c.await("the first nodes vote", func() bool {
+		return !slices.ContainsFunc(c.hosts[:firstNodes], func(h *host) bool { return !node.Votes(h.node) })
+	})
 }
 
 // startAll starts all others at once.

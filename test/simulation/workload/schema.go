@@ -43,16 +43,23 @@ func (c *operator) recreate(all context.Context) {
 	moves := c.moveBeside(ctx, t)
 	using, stop := context.WithTimeout(all, c.plan.TimeoutMax)
 	uses := c.useBeside(using, t)
+	c.pause(ctx, besideTime)
 	c.history.End(c.dropTable(ctx, t))
 	cancel()
 	moves.Wait()
-	c.pause(all, time.Second)
-	stop()
-	uses.Wait()
+	if c.r.IntN(2) == 0 {
+		c.pause(all, time.Second)
+	}
 	for !c.createTable(all, t) && all.Err() == nil {
 		c.pause(all, time.Second)
 	}
+	c.pause(using, time.Second)
+	stop()
+	uses.Wait()
 }
+
+// besideTime bounds how long a table is used and its tablets are moved before it is dropped.
+const besideTime = 2 * time.Second
 
 // moveBeside moves tablets of a table until the context ends, sometimes: a table may be dropped while servers load its tablets.
 func (c *operator) moveBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup {
@@ -73,7 +80,8 @@ func (c *operator) moveBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup
 	return &moves
 }
 
-// useBeside reads and writes a table until the context ends, sometimes: no server may acknowledge a write once the table is dropped.
+// useBeside reads and writes a table until the context ends, sometimes: no server may acknowledge a write once the table is dropped, nor write
+// into it what is meant for the table that is created then.
 func (c *operator) useBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup {
 	var uses sync.WaitGroup
 	if c.r.IntN(2) == 0 {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,11 +22,13 @@ type ambush struct {
 	// moments has those in which a fault is due. What does not fit is left out.
 	moments chan dueFault
 	armed   bool
+	ends    time.Duration  // when faults end
 	next    time.Duration  // no fault before that time
 	seen    map[string]int // how often each kind of moment has been
 	// passed counts the moments of the program, and after is the time before which none gets a delay or a fault.
 	passed map[[2]string]int
 	after  time.Duration
+	slowly map[[2]string]time.Duration // likewise, for each slow moment
 }
 
 // A dueFault is one that a host gets soon.
@@ -33,17 +36,19 @@ type dueFault struct {
 	host  *host
 	fault fault
 	delay time.Duration
+	limit time.Duration // when the fault ends at the latest; 0: with the other faults
+	file  string        // that has just got its name; may be empty
 }
 
 // ambushFaults are the faults that matter in a moment.
 var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash, wholePower, late, resetHost, isolateClients}
 
 func newAmbush(w *World) *ambush {
-	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}}
+	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}, slowly: map[[2]string]time.Duration{}}
 }
 
-func (a *ambush) arm()    { a.armed = true }
-func (a *ambush) disarm() { a.armed = false }
+func (a *ambush) arm(d time.Duration) { a.armed, a.ends = true, machine.Now()+d }
+func (a *ambush) disarm()             { a.armed = false }
 
 // logged reports a message that a host has logged.
 func (a *ambush) logged(host, message string) {
@@ -53,7 +58,7 @@ func (a *ambush) logged(host, message string) {
 	case "became master":
 		a.w.master = a.w.hostOf(host)
 	}
-	a.consider(host, "log "+message)
+	a.consider(host, "log "+message, "")
 }
 
 // hostOf returns the host of the cluster with a name; nil if there is none.
@@ -70,7 +75,7 @@ func (w *World) hostOf(name string) *host {
 func (a *ambush) stored(host string, e simdisk.Event) {
 	switch e.Kind {
 	case simdisk.OpCreate, simdisk.OpRename, simdisk.OpRemove, simdisk.OpTruncate:
-		a.consider(host, fmt.Sprint(e.Kind, strings.Map(withoutNumbers, e.Name)))
+		a.consider(host, fmt.Sprint(e.Kind, strings.Map(withoutNumbers, e.Name)), e.To)
 	}
 }
 
@@ -82,28 +87,34 @@ func withoutNumbers(r rune) rune {
 	return r
 }
 
-// consider decides whether a moment of a host gets a fault. It runs in processes of nodes and does not block.
-func (a *ambush) consider(name, class string) {
+// consider decides whether a moment of a host gets a fault. It runs in processes of nodes and does not block. file has just got its name, if it
+// is not empty.
+func (a *ambush) consider(name, class, file string) {
 	n := a.seen[class]
 	a.seen[class]++
 	if !a.armed || a.w.plan.ambush == 0 || machine.Now() < a.next || a.r.IntN(n+1) > 0 {
 		return
 	}
-	if a.ambush(a.w.hostOf(name), class, n) {
+	if a.ambush(&dueFault{host: a.w.hostOf(name), file: file}, class, n) {
 		a.next = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.ambush)))
 	}
 }
 
 // ambush makes a fault of a host soon, and reports whether it does.
-func (a *ambush) ambush(h *host, class string, n int) bool {
-	all := slices.DeleteFunc(slices.Clone(a.w.plan.faults), func(f fault) bool { return !slices.Contains(ambushFaults, f) })
-	if h == nil || len(all) == 0 {
+func (a *ambush) ambush(m *dueFault, class string, n int) bool {
+	if m.host == nil {
 		return false
 	}
-	m := dueFault{host: h, fault: all[a.r.IntN(len(all))], delay: time.Duration(a.r.ExpFloat64() * float64(ambushDelays[a.r.IntN(len(ambushDelays))]))}
+	all := slices.DeleteFunc(slices.Clone(a.w.plan.faults), func(f fault) bool {
+		return !slices.Contains(ambushFaults, f) && (f != diskCorruption || m.file == "" || m.host != a.w.bad)
+	})
+	if len(all) == 0 {
+		return false
+	}
+	m.fault, m.delay = all[a.r.IntN(len(all))], time.Duration(a.r.ExpFloat64()*float64(ambushDelays[a.r.IntN(len(ambushDelays))]))
 	select {
-	case a.moments <- m:
-		a.w.trace.addf("nemesis", "%s at a rare moment of %s: %s, before that %d times", m.fault, h.name, class, n)
+	case a.moments <- *m:
+		a.w.trace.addf("nemesis", "%s at a rare moment of %s: %s, before that %d times", m.fault, m.host.name, class, n)
 		return true
 	default:
 		return false
@@ -121,20 +132,50 @@ func (a *ambush) pass(name, detail string) {
 	key := [2]string{name, detail}
 	n := a.passed[key]
 	a.passed[key]++
-	if !a.armed || a.w.plan.moments == 0 || machine.Now() < a.after || a.r.IntN(n+commonMoment) >= commonMoment {
+	if !a.armed || !a.delays(key, n) {
 		return
 	}
 	h := a.w.hostOfProcess(machine.Process())
 	if h == nil {
 		return
 	}
-	a.after = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.moments)))
-	d := (time.Millisecond << a.r.IntN(12)) + time.Duration(a.r.Int64N(int64(time.Millisecond)))
-	if a.r.IntN(3) > 0 || !a.ambush(h, name+" "+detail, n) {
+	d := (time.Millisecond << a.r.IntN(delayDoublings)) + time.Duration(a.r.Int64N(int64(time.Millisecond)))
+	d = min(d, max(time.Millisecond, a.ends-machine.Now()))
+	if a.r.IntN(3) > 0 || !a.ambush(&dueFault{host: h, limit: d * time.Duration(a.r.IntN(2)) / 2}, name+" "+detail, n) {
 		a.w.trace.addf("nemesis", "%s is delayed by %v %s %s", h.name, d, name, detail)
 	}
 	a.w.count("delays at moments")
 	time.Sleep(d)
+}
+
+// delayDoublings is how many lengths a delay at a moment has: from 1 ms to 8 s. After the longest, other nodes have given up and tried again.
+const delayDoublings = 14
+
+// slowPause bounds the pause between two delays at a slow moment: those that come often are not all delayed, or nothing would work.
+const slowPause = time.Second
+
+// delays decides whether a moment that has been n times gets a delay, and perhaps a fault.
+func (a *ambush) delays(key [2]string, n int) bool {
+	if now := machine.Now(); a.slow(key) && now >= a.slowly[key] && a.r.IntN(2) == 0 {
+		a.slowly[key] = now + time.Duration(a.r.Int64N(int64(slowPause)))
+		return true
+	}
+	if a.w.plan.moments == 0 || machine.Now() < a.after || a.r.IntN(n+commonMoment) >= commonMoment {
+		return false
+	}
+	a.after = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.moments)))
+	return true
+}
+
+// slow reports whether a moment is one of those that are slow in this run, whenever they come: what must not happen meanwhile does so sooner or
+// later. It follows from the seed.
+func (a *ambush) slow(key [2]string) bool {
+	if a.w.plan.slowOneIn == 0 {
+		return false
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, a.w.cfg.Seed, key[0], key[1]) // never fails
+	return h.Sum64()>>32%a.w.plan.slowOneIn == 0       // the low bits of the sum depend on few bits of each byte
 }
 
 // hostOfProcess returns the host that runs a process; nil if there is none.

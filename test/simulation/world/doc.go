@@ -36,6 +36,7 @@
 //	one fault            nemesis        the fault            makes a fault and ends it
 //	watchServed          run            the run              samples which node serves which tablet (SW2)
 //	watchMetadata        run            the healed phase     reads METADATA again and again (SW3)
+//	stir                 run            the faults       writes the lock service, in some plans
 //	collect              run            the run              frees memory
 //
 // # Invariants
@@ -56,8 +57,9 @@
 //	SW9. Voters: voters that have applied the same entries of the log have the same state of the lock service.
 //	SW10. Removed: nodes that were removed are on no node's list.
 //	SW11. One fault: as long as one host is down, isolated, or its disk is full or stalled, the others serve everything.
-//	SW12. Full disks: a table can be dropped while all disks are full, also without one of the hosts. When they have space again, SW1 holds.
-//	SW13. Voters: within votersMax after all faults all voters follow the leader, and there are as many as there should be.
+//	SW12. Full disks: a table can be dropped while all disks are full, also without one of the hosts, and when not even the reserve is left: then all
+//	     servers release its tablets within releaseMax. When the disks have space again, SW1 holds.
+//	SW13. Voters: within votersMax after all faults all voters have what the leader's log had then, and there are as many as there should be.
 //	SW14. Ids: an id of a table or tablet is issued once, also if the lock service is recovered from a voter that lacks changes.
 //	SW15. Memory: no memory is charged to writes when no client works.
 //	SW16. Quotas: without faults, all servers together admit no more than the quota of a table.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/test/simulation/machine"
 )
 
 // Bounds of the phase in which all disks are full.
@@ -16,11 +20,13 @@ const (
 	fullTable   = "full"           // the table that fills them
 	fillMax     = 90 * time.Second // until writes are rejected
 	dropMax     = time.Minute      // until the table is dropped
+	noticeMax   = 3 * time.Second  // until all servers know that it is
+	releaseMax  = 15 * time.Second // until its tablets are released
 	fullWriters = 8
 )
 
 // run fills all disks with a table, in some plans, so that no write is accepted, while other clients work; in half of these one
-// host is down meanwhile. Dropping the table must succeed (SW12). Then the disks get space again: by garbage collection where its rounds
+// host ends meanwhile. Dropping the table must succeed, and its tablets must be released (SW12). Then the disks get space again: by garbage collection where its rounds
 // are frequent, and otherwise as an operator would give it. Everything must be served then.
 func (w fullPhase) run() {
 	if !w.plan.full || w.failed != "" || w.inspector().corrupts() {
@@ -36,14 +42,17 @@ func (w fullPhase) run() {
 	}
 	w.trace.addf("nemesis", "all disks become full")
 	w.count("full disks")
-	w.write()
 	var lost *host
+	done := make(chan struct{}, 1)
 	if w.r.IntN(2) == 0 && len(w.hosts) >= hostsMin && w.operators().await(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) error {
-		return w.inspector().votersFollow(ctx, c, nil)
+		return w.inspector().votersFollow(ctx, c, nil, new(uint64))
 	}) {
 		lost = w.host()
-		w.absent = lost
-		lost.kill(w.r.IntN(2) == 0)
+		go func() { w.lose(lost); done <- struct{}{} }()
+	}
+	w.write()
+	if lost != nil {
+		<-done
 	}
 	w.sleep(0, 30*time.Second)
 	if err := w.ask(time.Now().Add(dropMax), w.drop); err != nil {
@@ -51,7 +60,45 @@ func (w fullPhase) run() {
 		return
 	}
 	w.trace.addf("world", "the table that filled the disks is dropped")
+	w.judgeDrop()
 	w.empty(lost)
+}
+
+// lose takes a host from the cluster while the disks fill, sometimes at the instant at which another program takes what is left of all disks.
+func (w fullPhase) lose(h *host) {
+	w.sleep(time.Second, 5*time.Second)
+	if w.r.IntN(2) == 0 {
+		w.count("full disks without a reserve")
+		for _, o := range w.hosts {
+			o.disk.SetCapacity(o.disk.Used() + leftBytes)
+		}
+	}
+	w.absent = h
+	h.kill(w.r.IntN(2) == 0)
+}
+
+// leftBytes is what another program leaves of a disk: enough for the lock service, and not for an extent.
+const leftBytes = 192 << 10
+
+// judgeDrop checks that all servers release the tablets of a dropped table, their memory and their files, also while nothing can be appended to the
+// commit logs (SW12).
+func (w fullPhase) judgeDrop() {
+	held, began := map[string]int64{}, time.Now()
+	time.Sleep(noticeMax)
+	for end := time.Now().Add(releaseMax); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		clear(held)
+		for _, h := range w.hosts {
+			if n := h.node; n != nil && h.state == serving {
+				machine.Start(h.process, func() { held[h.name] = node.Discarding(n) })
+			}
+		}
+		time.Sleep(1)
+		if !slices.ContainsFunc(slices.Collect(maps.Values(held)), func(n int64) bool { return n > 0 }) {
+			w.inspector().most("ms until a dropped table is released", time.Since(began).Milliseconds())
+			return
+		}
+	}
+	w.fail("SW12 full disks: tablets of the dropped table are not released within %v, by server: %v", releaseMax, held)
 }
 
 // empty gives all disks space again, and judges that everything is served then.

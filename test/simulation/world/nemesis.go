@@ -19,7 +19,7 @@ func (w *World) nemesis(d time.Duration) {
 	for range w.plan.together {
 		free <- struct{}{}
 	}
-	w.ambush.arm()
+	w.ambush.arm(d)
 	for time.Now().Before(end) {
 		var x target
 		select {
@@ -30,7 +30,7 @@ func (w *World) nemesis(d time.Duration) {
 			}
 		case m := <-w.ambush.moments:
 			time.Sleep(m.delay)
-			x = target{f: m.fault, h: m.host, o: w.host()}
+			x = target{f: m.fault, h: m.host, o: w.host(), limit: m.limit, file: m.file}
 			w.count("faults at rare moments")
 		}
 		if x.f == "" || w.quiet {
@@ -42,6 +42,9 @@ func (w *World) nemesis(d time.Duration) {
 			continue
 		}
 		limit := time.Until(end)
+		if x.limit > 0 {
+			limit = min(limit, x.limit)
+		}
 		w.count("fault " + string(x.f))
 		go func() {
 			w.inflict(x, limit)
@@ -93,8 +96,10 @@ func (w *World) host() *host {
 
 // A target is a fault and the hosts that it is about.
 type target struct {
-	f    fault
-	h, o *host
+	f     fault
+	h, o  *host
+	limit time.Duration // of the fault; 0: none
+	file  string        // that becomes corrupt; empty: any
 }
 
 // inflict makes one fault and ends it.
@@ -139,7 +144,7 @@ func (w *World) inflict(x target, limit time.Duration) {
 		bad := w.bad
 		bad.corrupted = true
 		voters := w.voters()
-		bad.disk.Corrupt(func(name string) bool { return corruptible(name, voters) })
+		bad.disk.Corrupt(func(name string) bool { return strings.HasPrefix(name, x.file) && corruptible(name, voters) })
 	case clockStep:
 		h.wall = w.between(-time.Hour, time.Hour)
 		h.setClockIfUp()

@@ -146,12 +146,17 @@ func (w operators) retire(h *host, end time.Time) {
 		return
 	}
 	h.gone = true
-	if w.r.IntN(2) == 0 {
+	var links [][2]*simnet.Host
+	switch w.r.IntN(3) {
+	case 0:
 		h.stop()
 		h.kill(false)
+	case 1: // it is unreachable while it is removed, and comes back then
+		links = w.cutOff(h)
 	}
 	w.leave(h)
 	w.remove(id, end)
+	w.reconnect(links)
 	w.await(end, func(context.Context, *client.Client) error { // it learns that it was removed, and ends
 		if h.state == serving && h.node.Err() == nil {
 			return errors.New("still runs")

@@ -60,13 +60,17 @@ var faults = []struct {
 
 // plan is what happens to a world. It follows from its seed.
 type plan struct {
-	nodes, clients          int
-	secured                 bool
-	faults                  []fault       // as often as their weights
-	pause                   time.Duration // the mean time between faults
-	together                int           // faults at a time
-	ambush                  time.Duration // the mean time between faults at rare moments; 0: none
-	moments                 time.Duration // the mean time between delays and faults at moments of the program (internal/moment); 0: none
+	nodes, clients int
+	secured        bool
+	faults         []fault       // as often as their weights
+	pause          time.Duration // the mean time between faults
+	together       int           // faults at a time
+	ambush         time.Duration // the mean time between faults at rare moments; 0: none
+	moments        time.Duration // the mean time between delays and faults at moments of the program (internal/moment); 0: none
+	// stir means that a client writes the lock service all the time, and that logs of voters are short: one that was away for a moment gets a snapshot.
+	stir bool
+	// slowOneIn is how many moments of the program there are for each one that is slow whenever it comes; 0: none is.
+	slowOneIn               uint64
 	extentBytes             int64
 	zones                   int
 	diskBytes, reserveBytes int64
@@ -114,6 +118,10 @@ func newPlan(seed uint64) plan {
 	p.blackout, p.full = r.IntN(3) == 0, r.IntN(4) == 0
 	p.quota = r.IntN(6) == 0
 	p.voterStable = time.Duration(1+r.IntN(10)) * time.Second
+	if p.stir = r.IntN(5) == 0; p.stir {
+		p.tuning.SnapshotBytes, p.tuning.TrailingLogs = 4<<10<<r.IntN(2), uint64(1+r.IntN(4))
+	}
+	p.slowOneIn = uint64(r.IntN(2) * (8 << r.IntN(3)))
 	return p
 }
 

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// Backup describes a backup.
+type Backup = api.BackupInfo
+
+// Backups makes and restores backups of tables inside the cluster. List requires the right to monitor the
+// cluster, the other methods that to administer it.
+type Backups struct{ calls *caller }
+
+// Backups returns the backups of the cluster.
+func (c *Client) Backups() Backups { return Backups{&c.calls} }
+
+// Create begins a backup of tables, of all tables if none is given, and returns its id. The cluster makes it; see Wait. What is
+// acknowledged before the call is in it, and each row of it is as it was at some moment until it is made. It copies no data: it keeps
+// the tables' files. keep is how long it is kept; 0 means until it is deleted. Errors: ErrNoTable, ErrSystemTable, *table.LimitError,
+// ErrPermission, *AmbiguousError, and those of Tables.List.
+func (b Backups) Create(ctx context.Context, keep time.Duration, tables ...string) (id string, err error) {
+	req := api.CreateBackupRequest{Tables: tables, Keep: keep}
+	err = b.calls.do(ctx, &call{method: api.MethodCreateBackup, change: true, encode: req.Append, decode: func(d *wire.Decoder) error {
+		id = d.Str()
+		return d.Err()
+	}})
+	return id, err
+}
+
+// List returns all backups, the oldest first. Errors: ErrPermission, and those of Tables.List.
+func (b Backups) List(ctx context.Context) ([]Backup, error) {
+	all, after := []Backup{}, ""
+	for {
+		page, err := b.after(ctx, after)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+		after = page[len(page)-1].ID
+	}
+}
+
+func (b Backups) after(ctx context.Context, id string) ([]Backup, error) {
+	var page api.Backups
+	err := b.calls.query(ctx, api.MethodListBackups, []string{id}, page.Decode)
+	return page.Backups, err
+}
+
+// Find returns a backup. Errors: ErrNoBackup, and those of List.
+func (b Backups) Find(ctx context.Context, id string) (*Backup, error) {
+	all, err := b.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i], nil
+		}
+	}
+	return nil, fmt.Errorf("backup %.80q: %w", id, ErrNoBackup)
+}
+
+// waitPause is the pause between two looks at a backup that is being made.
+const waitPause = 200 * time.Millisecond
+
+// Wait waits until a backup is made. If it fails, the error is an ErrBackupNotMade with the reason. Other errors: those of Find.
+func (b Backups) Wait(ctx context.Context, id string) (*Backup, error) {
+	for {
+		x, err := b.Find(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case x.State == api.BackupMade:
+			return x, nil
+		case x.State == api.BackupFailed:
+			return x, fmt.Errorf("backup %s failed: %w: %s", id, ErrBackupNotMade, x.Error)
+		}
+		if err := timing.Sleep(ctx, waitPause); err != nil {
+			return x, err
+		}
+	}
+}
+
+// Delete deletes a backup, or cancels one that is being made. Files that no table and no other backup has are removed by the next garbage
+// collections. Errors: ErrNoBackup, *AmbiguousError, and those of List.
+func (b Backups) Delete(ctx context.Context, id string) error {
+	req := api.NamesRequest{Names: []string{id}}
+	return b.calls.do(ctx, &call{method: api.MethodDeleteBackup, change: true, encode: req.Append})
+}
+
+// Restore creates a table named as from a table of a backup. It copies no data: the new table shares the backup's files until compactions
+// replace them. It has the schema of that time, and rights, owner and quota of a new table. Errors: ErrNoBackup, ErrBackupNotMade,
+// ErrNoTable if the backup has no such table, ErrTableExists, ErrBadName, *AmbiguousError, and those of List.
+func (b Backups) Restore(ctx context.Context, id, tableName, as string) (*table.Schema, error) {
+	req := api.NamesRequest{Names: []string{id, tableName, as}}
+	return Tables(b).alter(ctx, api.MethodRestoreBackup, req.Append)
+}

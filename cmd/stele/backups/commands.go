@@ -1,0 +1,299 @@
+package backups
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+// Commands returns the command backup.
+func Commands(a *cli.App) []*cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup",
+		Short: "Make, list, restore and delete backups of tables",
+		Long: `Make, list, restore and delete backups of tables. Backups are kept in the cluster itself:
+they protect from mistaken changes and drops, not from the loss of the cluster. They
+copy no data. A backup keeps the immutable files that a table has at that time, which
+takes seconds and no space at first, and more as the table changes.`,
+		Example: `  stele backup create webtable --keep 7d
+  stele backup list
+  stele backup restore 20261127-194512-3f9a01 --as webtable-old`,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
+	}
+	cmd.AddCommand(createCommand(a), listCommand(a), describeCommand(a), restoreCommand(a), deleteCommand(a))
+	return []*cobra.Command{cmd}
+}
+
+const createLong = `Make a backup of tables, and print its id. Everything that was acknowledged before the
+command is in it, and each row as it was at some moment until the command returned.
+Tables can be used meanwhile.
+
+The cluster makes the backup: if the command is interrupted, it goes on. It is kept until
+it is deleted, or for the time of --keep.`
+
+const createExample = `  stele backup create webtable
+  stele backup create webtable users --keep 30d
+  stele backup create --all --keep 7d --json`
+
+func createCommand(a *cli.App) *cobra.Command {
+	all, noWait, keep := false, false, time.Duration(0)
+	cmd := &cobra.Command{
+		Use:               "create TABLE...|--all",
+		Short:             "Make a backup of tables",
+		Long:              createLong,
+		Example:           createExample,
+		ValidArgsFunction: a.CompleteTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkCreate(args, all, keep); err != nil {
+				return err
+			}
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				id, err := c.Backups().Create(ctx, keep, args...)
+				if err != nil {
+					return err
+				}
+				return report(ctx, a, c, id, noWait)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "make a backup of all tables")
+	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is made")
+	f.Var((*cli.PositiveDurationFlag)(&keep), "keep", "delete the backup after this `duration` (default: keep it until it is deleted)")
+	return cmd
+}
+
+// checkCreate checks the arguments of create.
+func checkCreate(tables []string, all bool, keep time.Duration) error {
+	switch {
+	case all && len(tables) > 0:
+		return cli.Usagef("use one of them", "tables and --all are both given")
+	case !all && len(tables) == 0:
+		return cli.Usagef("name tables, or use --all", "no table is given")
+	case keep > api.BackupKeepMax:
+		return cli.Usagef("without --keep a backup is kept until it is deleted", "--keep is more than ten years")
+	}
+	return nil
+}
+
+// report waits for a new backup, unless it shall not, and prints it.
+func report(ctx context.Context, a *cli.App, c *client.Client, id string, noWait bool) error {
+	var b *client.Backup
+	var err error
+	if noWait {
+		b, err = c.Backups().Find(ctx, id)
+	} else {
+		began := time.Now()
+		stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %v", id, time.Since(began).Round(time.Second)) })
+		b, err = c.Backups().Wait(ctx, id)
+		stop()
+	}
+	if err != nil {
+		return cli.WithHint(err, fmt.Sprintf(`"stele backup describe %[1]s" shows its state, "stele backup delete %[1]s" cancels it`, id))
+	}
+	if a.JSON {
+		return a.PrintJSON(jsonOf(b))
+	}
+	if _, err := fmt.Fprintln(a.Out, id); err != nil {
+		return err
+	}
+	if noWait {
+		a.Notef(`the backup is being made: "stele backup list" shows when it is done`)
+	} else {
+		a.Notef("%s, %s, %s", cli.Plural(int64(len(b.Tables)), "table"), cli.Plural(b.Tablets, "tablet"), cli.FormatSize(b.Bytes))
+	}
+	return nil
+}
+
+// backupJSON is the --json form of a backup. Unlike in client.Backup, times are text.
+type backupJSON struct {
+	ID      string   `json:"id"`
+	State   string   `json:"state"`
+	Created string   `json:"created"`
+	Ended   string   `json:"ended,omitempty"`
+	Expires string   `json:"expires,omitempty"`
+	By      string   `json:"by,omitempty"`
+	Error   string   `json:"error,omitempty"`
+	Tables  []string `json:"tables"`
+	Tablets int64    `json:"tablets"`
+	Bytes   int64    `json:"bytes"`
+}
+
+func moment(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+}
+
+func jsonOf(b *client.Backup) backupJSON {
+	return backupJSON{ID: b.ID, State: b.State, Created: moment(b.CreatedMS), Ended: moment(b.EndedMS), Expires: moment(b.ExpiresMS), By: b.By, Error: b.Error,
+		Tables: append([]string{}, b.Tables...), Tablets: b.Tablets, Bytes: b.Bytes}
+}
+
+func listCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the backups",
+		Long:    `List the backups, the oldest first. The caller needs the right monitor on the cluster.`,
+		Example: `  stele backup list
+  stele backup list --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Backup, error) { return c.Backups().List(ctx) })
+			if err != nil {
+				return err
+			}
+			return printBackups(a, all)
+		},
+	}
+}
+
+// tablesShown is how many names of tables a row of the list has.
+const tablesShown = 3
+
+func printBackups(a *cli.App, all []client.Backup) error {
+	g := cli.NewGrid("ID", "STATE", "CREATED", "EXPIRES", "TABLES", "TABLETS", "SIZE")
+	for i := range all {
+		b := &all[i]
+		if a.JSON {
+			if err := a.PrintJSON(jsonOf(b)); err != nil {
+				return err
+			}
+			continue
+		}
+		names := strings.Join(b.Tables[:min(len(b.Tables), tablesShown)], ", ")
+		if more := len(b.Tables) - tablesShown; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		g.Add(b.ID, b.State, moment(b.CreatedMS), cli.OrElse(moment(b.ExpiresMS), "-"), names, cli.FormatCount(b.Tablets), cli.FormatSize(b.Bytes))
+	}
+	if a.JSON {
+		return nil
+	}
+	return a.Print(g)
+}
+
+func describeCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "describe ID",
+		Aliases: []string{"show"},
+		Short:   "Show a backup",
+		Long:    `Show a backup: its state, why it is not made or has failed, and its tables.`,
+		Example: `  stele backup describe 20261127-194512-3f9a01`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Backup, error) {
+				return c.Backups().Find(ctx, args[0])
+			})
+			if err != nil {
+				return err
+			}
+			return printBackup(a, b)
+		},
+	}
+}
+
+func printBackup(a *cli.App, b *client.Backup) error {
+	if a.JSON {
+		return a.PrintJSON(jsonOf(b))
+	}
+	g := cli.NewGrid("BACKUP", b.ID)
+	for _, x := range [][2]string{
+		{"state", b.State}, {"error", b.Error}, {"created", moment(b.CreatedMS)}, {"ended", moment(b.EndedMS)}, {"expires", moment(b.ExpiresMS)}, {"by", b.By},
+		{"tables", strings.Join(b.Tables, ", ")}, {"tablets", cli.FormatCount(b.Tablets)}, {"size", cli.FormatSize(b.Bytes)},
+	} {
+		g.Add(x[0], cli.OrElse(x[1], "-"))
+	}
+	return a.Print(g)
+}
+
+const restoreLong = `Restore a table from a backup, as a new table, whose name must be free: drop the present
+table before, or restore under another name. No data is copied, so that the new table is
+served within seconds.
+
+The new table has the schema of that time. Its rights and owner are those of a new table.`
+
+const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
+  stele backup restore 20261127-194512-3f9a01 webtable --as webtable`
+
+func restoreCommand(a *cli.App) *cobra.Command {
+	as := ""
+	cmd := &cobra.Command{
+		Use:     "restore ID [TABLE] [--as NAME]",
+		Short:   "Restore a table from a backup",
+		Long:    restoreLong,
+		Example: restoreExample,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				name, err := tableOf(ctx, c, args)
+				if err != nil {
+					return err
+				}
+				return restore(ctx, a, c, args[0], name, cli.OrElse(as, name))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&as, "as", "", "`name` of the new table (default: that of the table in the backup)")
+	return cmd
+}
+
+// tableOf returns the table to restore: the second argument, or the only table of the backup.
+func tableOf(ctx context.Context, c *client.Client, args []string) (string, error) {
+	if len(args) > 1 {
+		return args[1], nil
+	}
+	b, err := c.Backups().Find(ctx, args[0])
+	if err != nil {
+		return "", err
+	}
+	if len(b.Tables) != 1 {
+		return "", cli.Usagef("name the table", "backup %s has %d tables", b.ID, len(b.Tables))
+	}
+	return b.Tables[0], nil
+}
+
+func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as string) error {
+	s, err := c.Backups().Restore(ctx, id, name, as)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.PrintJSON(map[string]any{"table": s.Name, "id": s.ID})
+	}
+	a.Notef("table %s of backup %s is restored as table %s", cli.EscapeText(name), id, cli.EscapeText(s.Name))
+	return nil
+}
+
+func deleteCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "delete ID...",
+		Aliases: []string{"rm"},
+		Short:   "Delete backups",
+		Long: `Delete backups, or cancel those that are being made. Restored tables are not affected.
+Space is freed by the next garbage collections.`,
+		Example: `  stele backup delete 20261127-194512-3f9a01`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				for _, id := range args {
+					if err := c.Backups().Delete(ctx, id); err != nil {
+						return err
+					}
+					a.Notef("backup %s is deleted", id)
+				}
+				return nil
+			})
+		},
+	}
+}

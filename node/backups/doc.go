@@ -1,0 +1,28 @@
+// Package backups makes, lists, deletes and restores backups inside the cluster. The paper has none: its tables are protected by GFS's
+// replicas alone, which do not help against a mistaken change or drop.
+//
+// A backup copies no data. It names the immutable files of all tablets (package backup has the formats), and garbage collection keeps what
+// backups name (package roots). A table that is restored shares the files until its compactions have replaced them.
+//
+//	create_backup    writes the record, "making"; the answer is its id
+//	the maker        of each tablet: memtables are written out, and the files marked as shared, so that no server deletes them
+//	                 (tablet.Server.Snapshot); then the manifest is sealed, and the record becomes "made"
+//	restore_backup   creates the table with the manifest as the source of its tablets; the master creates their rows of METADATA
+//
+// The maker runs on the master's node. If the master dies, the next one begins again: a record is "making" until it is made, deleted, or
+// has failed for a reason that does not pass, or for an hour.
+//
+// # Goroutines
+//
+//	goroutine   started by   ends with   does
+//	Run         the node     Ctx         makes backups, and deletes expired ones, while the node is the master
+//
+// # Invariants
+//
+//	BU1. While a backup is made or kept, garbage collection removes no file that it names, nor its manifest (I6). While it is being made, no
+//	    garbage is judged: METADATA is read before the records of backups, and the record is written before the first tablet is recorded.
+//	BU2. A restored table has each row as it was at some moment between the request and the time at which the backup was made. Mutations
+//	    of a row are in it as a whole or not at all.
+//	BU3. A backup has all that was acknowledged before it was requested.
+//	BU4. A record is changed only under the mastership in which it was read.
+package backups

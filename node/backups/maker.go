@@ -1,0 +1,223 @@
+package backups
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/backup"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/tablet"
+)
+
+const (
+	// makerPoll is how often the master looks for backups to make or to delete. A request wakes it sooner.
+	makerPoll = 10 * time.Second
+	// mastershipPoll is how often it checks whether it is the master still.
+	mastershipPoll = time.Second
+	// makerRetry is the pause after a failure.
+	makerRetry = 2 * time.Second
+	// makingMax is how long a backup is tried. Garbage waits for it.
+	makingMax = time.Hour
+)
+
+func (s *Service) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run makes backups and deletes expired ones while this node is the master, until it closes.
+func (s *Service) Run() {
+	var failed loglimit.OnChange
+	tick := time.NewTicker(makerPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.wake:
+		case <-tick.C:
+		case <-s.Ctx.Done():
+			return
+		}
+		epoch := s.MasterEpoch()
+		if epoch == 0 {
+			continue
+		}
+		ctx, cancel := context.WithCancel(s.Ctx)
+		stop := s.watch(ctx, cancel, epoch)
+		again, err := s.work(ctx)
+		stop()
+		if s.Ctx.Err() == nil && s.MasterEpoch() == epoch {
+			failed.WarnError(s.Log, "make and delete backups; will try again", err)
+		}
+		if again || err != nil {
+			time.AfterFunc(makerRetry, s.nudge)
+		}
+	}
+}
+
+// watch cancels when the mastership of that epoch ends, until stop is called.
+func (s *Service) watch(ctx context.Context, cancel context.CancelFunc, epoch uint64) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(mastershipPoll)
+		defer tick.Stop()
+		for s.MasterEpoch() == epoch {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel()
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// work makes all backups that are to be made, and deletes expired ones. again means that one was not made.
+func (s *Service) work(ctx context.Context) (again bool, err error) {
+	err = s.Roots.Backups(ctx, func(id string, rec *backup.Record) error {
+		switch {
+		case rec.State == backup.Making:
+			made, err := s.makeOne(ctx, id)
+			again = again || !made
+			return err
+		case !rec.Expires.IsZero() && !time.Now().Before(rec.Expires):
+			return s.expire(ctx, id)
+		}
+		return nil
+	})
+	return again, err
+}
+
+// own runs a change on behalf of this node.
+func (s *Service) own(ctx context.Context, do func(ctx context.Context) error) error {
+	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: s.ID()}}
+	return s.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, do)
+}
+
+// expire deletes a backup whose time is over.
+func (s *Service) expire(ctx context.Context, id string) error {
+	err := s.own(ctx, func(ctx context.Context) error { return s.removeNow(ctx, id) })
+	if errors.Is(err, api.ErrNoBackup) {
+		return nil
+	}
+	return err
+}
+
+// makeOne makes a backup, and records that it is made or has failed. It returns false if it is to be tried again.
+func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error) {
+	rec, gen, err := s.Roots.Backup(ctx, id)
+	if errors.Is(err, api.ErrNoBackup) {
+		return true, nil
+	}
+	if err != nil || rec.State != backup.Making {
+		return err == nil, err
+	}
+	moment.Pass("before a backup is made", "")
+	made := *rec
+	err = s.makeManifest(ctx, &made)
+	if ctx.Err() != nil {
+		return false, nil // the next master begins again
+	}
+	if err == nil {
+		defer s.Store().Release(made.Manifest.ID)
+		made.State, made.Ended, made.Error = backup.Made, time.Now(), ""
+		moment.Pass("before a backup is recorded", "")
+	} else {
+		s.Log.Warn("backup not made", "backup", id, "err", err)
+		made = *rec
+		made.Error = err.Error()
+		if errors.Is(err, api.ErrNoTable) || time.Since(rec.Created) > makingMax || rec.Created.After(time.Now().Add(makingMax)) {
+			made.State, made.Ended = backup.Failed, time.Now()
+		} else if made.Error == rec.Error {
+			return false, nil
+		}
+	}
+	err = s.own(ctx, func(ctx context.Context) error {
+		_, err := s.Catalog.Set(ctx, backup.Path(id), made.Encode(), gen)
+		return err
+	})
+	if errors.Is(err, metaapi.ErrGeneration) || errors.Is(err, metaapi.ErrNotFound) {
+		return true, nil // it was deleted
+	}
+	if err == nil && made.State == backup.Made {
+		s.Log.Info("backup made", "backup", id, "tablets", made.Tablets, "bytes", made.Bytes, "took", made.Ended.Sub(made.Created))
+	}
+	return made.State != backup.Making, err
+}
+
+// manifestBuffer is the size of a write to the manifest's blob, in bytes.
+const manifestBuffer = 64 << 10
+
+// makeManifest takes snapshots of all tablets, and seals a manifest of them. The blob is in use on this node until it is released.
+func (s *Service) makeManifest(ctx context.Context, rec *backup.Record) error {
+	blob, err := s.Store().Create(ctx)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(blob, manifestBuffer)
+	tables, err := s.writeManifest(ctx, buffered, rec.Tables)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err != nil {
+		blob.Abort()
+		return err
+	}
+	if rec.Manifest, err = blob.Seal(ctx); err != nil {
+		blob.Abort()
+		return err
+	}
+	rec.Tablets, rec.Bytes = 0, 0
+	for i := range tables {
+		rec.Tablets += tables[i].Tablets
+		rec.Bytes += tables[i].Bytes
+	}
+	return nil
+}
+
+func (s *Service) writeManifest(ctx context.Context, to *bufio.Writer, names []string) ([]backup.Table, error) {
+	w := backup.NewWriter(to)
+	for _, name := range names {
+		if err := s.addTable(ctx, w, name); err != nil {
+			return nil, err
+		}
+	}
+	return w.Finish()
+}
+
+// addTable adds a table to a manifest. The schema is read last: it has all families of which there may be cells. A family that is dropped
+// meanwhile is not in the backup.
+func (s *Service) addTable(ctx context.Context, w *backup.Writer, name string) error {
+	schema, _, err := s.Catalog.Schema(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := s.Tablets.Snapshots(ctx, schema, func(m *tablet.Meta) error {
+		moment.Pass("a tablet is in a backup", "")
+		return w.Add(m)
+	}); err != nil {
+		return fmt.Errorf("table %q: %w", name, err)
+	}
+	id := schema.ID
+	if schema, _, err = s.Catalog.Schema(ctx, name); err != nil {
+		return err
+	}
+	if schema.ID != id {
+		return fmt.Errorf("table %q was dropped and created again: %w", name, api.ErrNoTable)
+	}
+	return w.EndTable(schema)
+}
