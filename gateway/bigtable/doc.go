@@ -22,7 +22,7 @@
 //
 // # Departures from Google's service
 //
-// Limits are those of the cluster, and wider. Timestamps have a granularity of 1 µs. App profiles,
+// Limits are those of the cluster, and wider. App profiles,
 // and the idempotency token of MutateRow, have no effect. Aggregate cells, views, sessions, change streams and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //
