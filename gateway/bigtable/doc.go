@@ -7,8 +7,8 @@
 //
 // # Reads
 //
-// ReadRows sorts the keys and ranges of a request and merges them to spans. It reads runs of single
-// keys in batches, and each range by a scan. A reversed read goes from the last span to the first.
+// ReadRows sorts the keys and ranges of a request and merges them to spans. One row is a point read.
+// All others are one scan, which sends each tablet server the spans that it has.
 //
 // A message ends behind a row once it has 256 KiB, and whenever the reader would wait for a tablet
 // server: small reads and the first rows of a scan are sent at once. While a filter drops all rows, a
