@@ -38,6 +38,7 @@ type scanOptions struct {
 	batchBytes int
 	reversed   bool
 	stats      bool
+	onProgress func(next []byte)
 	ranges     []table.RowRange
 	someRows   bool // only the rows in ranges
 }
@@ -229,6 +230,12 @@ func BatchBytes(n int) ScanOption {
 		o.atLeastOne("batch_bytes", int64(n))
 		o.batchBytes = n
 	})
+}
+
+// OnProgress makes Next call f when a batch without rows has arrived, because the filter dropped all rows that were looked at. next is the row
+// at which the scan continues or, if it is reversed, below which. f must not keep it.
+func OnProgress(f func(next []byte)) ScanOption {
+	return scanOption(func(o *scanOptions) { o.onProgress = f })
 }
 
 // atLeastOne records an error if an option's value is below 1.

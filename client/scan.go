@@ -92,6 +92,9 @@ func (s *Scanner) fetched() bool {
 	}
 	s.current, s.err = b, b.err
 	s.stats.Add(&b.result.Stats)
+	if s.err == nil && b.result.Count == 0 && len(b.result.Next) > 0 && s.opts.onProgress != nil {
+		s.opts.onProgress(b.result.Next)
+	}
 	return s.err == nil
 }
 

@@ -141,6 +141,7 @@ type sender struct {
 
 	buffer *[]byte // nil, or that of the next message; its length is that of the message
 	chunk  chunk   // memory for one
+	last   []byte  // the key of the last row, or a larger one that was sent
 	// rows and cells count what was added.
 	rows, cells int64
 }
@@ -160,6 +161,7 @@ func (s *sender) add(row *table.Row) error {
 		}
 		before = cell
 	}
+	s.last = row.Key
 	s.rows++
 	s.cells += int64(len(row.Cells))
 	if s.length() >= messageBytes {

@@ -7,20 +7,22 @@
 //
 // # Reads
 //
-// ReadRows sorts the keys and ranges of a request and merges them to spans. It reads runs of single
-// keys in batches, and each range by a scan. A reversed read goes from the last span to the first.
+// ReadRows sorts the keys and ranges of a request and merges them to spans. One row is a point read.
+// All others are one scan, which sends each tablet server the spans that it has.
 //
 // A message ends behind a row once it has 256 KiB, and whenever the reader would wait for a tablet
-// server: small reads and the first rows of a scan are sent at once. A value over 1 MiB is sent in
-// chunks of 1 MiB, and a row over 1 MiB in several messages, except to Google's Go client, which
-// forgets an unfinished row at the end of a message.
+// server: small reads and the first rows of a scan are sent at once. While a filter drops all rows, a
+// key up to which they were looked at is sent, if the client accepts that.
+//
+// A value over 1 MiB is sent in chunks of 1 MiB, and a row over 1 MiB in several messages, except to
+// Google's Go client, which forgets an unfinished row at the end of a message.
 //
 // The messages of ReadRows are encoded by hand from cells into buffers of a pool. Codec passes them
 // on to grpc-go, which returns each buffer to the pool when it is sent.
 //
 // # Departures from Google's service
 //
-// Limits are those of the cluster, and wider. Timestamps have a granularity of 1 µs. App profiles,
+// Limits are those of the cluster, and wider. App profiles,
 // and the idempotency token of MutateRow, have no effect. Aggregate cells, views, sessions, change streams and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //

@@ -21,7 +21,7 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	if err != nil {
 		return err
 	}
-	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}}
+	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses()}
 	defer r.to.release()
 	spans, err := r.prepare(req)
 	if err != nil {
@@ -53,9 +53,10 @@ type rowReader struct {
 	filter  table.Filter
 	options []client.ReadOption // the filter
 	limit   int64               // in rows; 0: no limit
-	batch   int                 // rows of the next batch of single rows
 	// reversed means that rows are sent in descending order.
 	reversed bool
+	// progress means that the client accepts keys up to which rows were looked at.
+	progress bool
 }
 
 // prepare checks the request and returns its rows. Errors are statuses.
@@ -70,97 +71,41 @@ func (r *rowReader) prepare(req *bigtablepb.ReadRowsRequest) (spans []span, err 
 	if r.filter != nil {
 		r.options = []client.ReadOption{client.Filter(r.filter)}
 	}
-	if spans, err = rowSpans(req.Rows); r.reversed {
-		slices.Reverse(spans)
-	}
-	return spans, err
+	return rowSpans(req.Rows)
 }
 
-// left returns how many rows are left of the limit, and whether there are any.
-func (r *rowReader) left() (n int64, any bool) {
-	if r.limit == 0 {
-		return 0, true
-	}
-	n = r.limit - r.to.rows
-	return n, n > 0
-}
-
+// read reads the rows of spans: a single row by a point read, and all others by one scan, which sends
+// each tablet server the spans that it has.
 func (r *rowReader) read(ctx context.Context, spans []span) error {
-	r.batch = batchRowsMin
-	for len(spans) > 0 {
-		left, any := r.left()
-		if !any {
-			return nil
-		}
-		if !spans[0].one {
-			if err := r.scan(ctx, &spans[0], left); err != nil {
-				return err
-			}
-			spans = spans[1:]
-			continue
-		}
-		n := 1
-		for n < len(spans) && spans[n].one && n < r.batch && (left == 0 || int64(n) < left) {
-			n++
-		}
-		if err := r.get(ctx, spans[:n]); err != nil {
-			return err
-		}
-		spans = spans[n:]
+	switch {
+	case len(spans) == 0:
+		return nil
+	case len(spans) > 1 || !spans[0].one:
+		return r.scan(ctx, spans)
 	}
-	return nil
-}
-
-// Batches of single rows grow while their rows are small, because all rows of a batch are in memory.
-const (
-	batchRowsMin  = 8
-	batchRowsMax  = 100 // as many as the client sends in a request
-	batchBytesMax = 1 << 20
-)
-
-// get reads and sends single rows.
-func (r *rowReader) get(ctx context.Context, spans []span) error {
-	if len(spans) == 1 {
-		row, err := r.table.Get(ctx, spans[0].start, r.options...)
-		if err != nil || row == nil {
-			return err
-		}
-		return r.to.add(row)
-	}
-	keys := make([]string, len(spans))
-	for i := range spans {
-		keys[i] = spans[i].start
-	}
-	rows, err := r.table.GetAll(ctx, keys, r.options...)
-	if err != nil {
+	row, err := r.table.Get(ctx, spans[0].start, r.options...)
+	if err != nil || row == nil {
 		return err
 	}
-	bytes := 0
-	for _, row := range rows {
-		if row == nil {
-			continue
-		}
-		for i := range row.Cells {
-			bytes += len(row.Cells[i].Value)
-		}
-		if err := r.to.add(row); err != nil {
-			return err
-		}
-	}
-	if bytes < batchBytesMax/2 {
-		r.batch = min(2*r.batch, batchRowsMax)
-	} else if bytes > batchBytesMax {
-		r.batch = max(r.batch/2, 1)
-	}
-	return r.to.flush()
+	return r.to.add(row)
 }
 
-// scan reads and sends the rows of a range. It sends what it has whenever it would wait for the next
-// batch of rows.
-func (r *rowReader) scan(ctx context.Context, in *span, limit int64) error {
-	options := []client.ScanOption{client.Start(in.start), client.End(in.end)}
-	if limit > 0 {
-		options = append(options, client.Limit(limit))
+// scanOptions returns the options of a scan of spans.
+func (r *rowReader) scanOptions(spans []span) []client.ScanOption {
+	options := make([]client.ScanOption, 0, len(spans)+3)
+	if len(spans) == 1 {
+		options = append(options, client.Start(spans[0].start), client.End(spans[0].end))
+		spans = nil
+	}
+	for i := range spans {
+		if spans[i].one {
+			options = append(options, client.RowKeys(spans[i].start))
+		} else {
+			options = append(options, client.RowRange(spans[i].start, spans[i].end))
+		}
+	}
+	if r.limit > 0 {
+		options = append(options, client.Limit(r.limit))
 	}
 	if r.reversed {
 		options = append(options, client.Reversed())
@@ -168,19 +113,56 @@ func (r *rowReader) scan(ctx context.Context, in *span, limit int64) error {
 	for _, o := range r.options {
 		options = append(options, o)
 	}
+	return options
+}
+
+// scan reads and sends the rows of spans. It sends what it has whenever it would wait for the next
+// batch of rows.
+func (r *rowReader) scan(ctx context.Context, spans []span) error {
+	options := r.scanOptions(spans)
+	var broken error // of the stream
+	if r.progress {
+		options = append(options, client.OnProgress(func(next []byte) {
+			if broken == nil {
+				broken = r.scanned(next)
+			}
+		}))
+	}
 	s := r.table.Scan(ctx, options...)
 	defer s.Close()
-	for s.Next() {
-		if err := r.to.add(s.Row()); err != nil {
-			return err
-		}
-		if s.Buffered() == 0 {
-			if err := r.to.flush(); err != nil {
-				return err
-			}
+	for s.Next() && broken == nil {
+		if broken = r.to.add(s.Row()); broken == nil && s.Buffered() == 0 {
+			broken = r.to.flush()
 		}
 	}
+	if broken != nil {
+		return broken
+	}
 	return s.Err()
+}
+
+// scanned sends a key up to which all rows were looked at. next is the key at which the scan continues
+// or, if it is reversed, below which. The key must be behind the last one that was sent.
+func (r *rowReader) scanned(next []byte) error {
+	key := next
+	if !r.reversed {
+		if key = below(next); string(key) <= string(r.to.last) {
+			return nil
+		}
+		r.to.last = key
+	}
+	return r.to.stream.SendMsg(&bigtablepb.ReadRowsResponse{LastScannedRowKey: key})
+}
+
+// below returns a key that is less than key, and near.
+func below(key []byte) []byte {
+	n := len(key) - 1
+	if key[n] == 0 {
+		return slices.Clone(key[:n])
+	}
+	b := append(slices.Clone(key), 0xff)
+	b[n]--
+	return b
 }
 
 // stats returns what a client requested to know about its read. The tablet servers do not report how

@@ -131,3 +131,18 @@ func TestEmptyKey(t *testing.T) {
 		t.Errorf("an empty range: %v, %v; want no span, not the whole table", spans, err)
 	}
 }
+
+// TestBelow: the key is less than the other one, and no key of the test is between them.
+func TestBelow(t *testing.T) {
+	for _, key := range keys {
+		b := string(below([]byte(key)))
+		if b >= key {
+			t.Errorf("below %q: %q", key, b)
+		}
+		for _, other := range keys {
+			if b < other && other < key {
+				t.Errorf("%q is between %q and %q", other, b, key)
+			}
+		}
+	}
+}

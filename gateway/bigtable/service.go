@@ -17,7 +17,6 @@ import (
 // the errors.
 type Table interface {
 	Get(ctx context.Context, row string, opts ...client.ReadOption) (*table.Row, error)
-	GetAll(ctx context.Context, rows []string, opts ...client.ReadOption) ([]*table.Row, error)
 	Scan(ctx context.Context, opts ...client.ScanOption) *client.Scanner
 	Apply(ctx context.Context, m *client.RowMutation, opts ...client.ApplyOption) error
 	ApplyAll(ctx context.Context, ms []*client.RowMutation, opts ...client.ApplyOption) error

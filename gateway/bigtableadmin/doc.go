@@ -8,7 +8,7 @@
 //
 // # Departures from Google's service
 //
-// Timestamps have a granularity of 1 µs, so tables have the granularity MICROS. ModifyColumnFamilies
+// Tables that other programs have created have the granularity MICROS. ModifyColumnFamilies
 // checks all modifications first, and then makes one after the other: if another one changes the
 // families meanwhile, or the call fails, some may be made and others not.
 //

@@ -25,7 +25,7 @@ import (
 // fakeCluster has tables in memory, and four nodes.
 type fakeCluster struct {
 	tables map[string]*table.Schema
-	splits []string // of the last table created
+	splits []string // of the last table created with some
 }
 
 func (f *fakeCluster) service() *Service {
@@ -53,15 +53,19 @@ func (f *fakeCluster) Describe(_ context.Context, name string) (*client.TableInf
 	return &client.TableInfo{Schema: f.tables[name]}, nil
 }
 
-func (f *fakeCluster) CreateSplit(_ context.Context, name string, splitAt []string, families ...table.FamilySpec) (*table.Schema, error) {
+func (f *fakeCluster) CreateFrom(_ context.Context, name string, spec *client.TableSpec) (*table.Schema, error) {
 	if f.tables[name] != nil {
 		return nil, client.ErrTableExists
 	}
-	s, err := table.NewSchema(name, 1).Apply(families...)
+	s, err := table.NewSchema(name, 1).Apply(spec.Families...)
 	if err != nil {
 		return nil, err
 	}
-	f.tables[name], f.splits = s, splitAt
+	s.Granularity = spec.Granularity
+	f.tables[name] = s
+	if spec.SplitAt != nil {
+		f.splits = spec.SplitAt
+	}
 	return s, nil
 }
 
@@ -164,7 +168,7 @@ func TestCreateTable(t *testing.T) {
 		{`table_id: "t/x"`, codes.InvalidArgument},
 		{`table_id: ""`, codes.InvalidArgument},
 		{`table_id: "x" initial_splits {}`, codes.InvalidArgument},
-		{`table_id: "x" table {granularity: MILLIS}`, codes.Unimplemented},
+		{`table_id: "micros" table {granularity: MICROS}`, codes.OK},
 		{`table_id: "x" table {granularity: 77}`, codes.InvalidArgument},
 		{`table_id: "x" table {deletion_protection: true}`, codes.Unimplemented},
 		{`table_id: "x" table {change_stream_config {}}`, codes.Unimplemented},
@@ -179,10 +183,10 @@ func TestCreateTable(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", c.text, got, err, c.want)
 		}
 	}
-	want := parse(t, &adminpb.Table{}, `name: "projects/p/instances/i/tables/t" granularity: MICROS
+	want := parse(t, &adminpb.Table{}, `name: "projects/p/instances/i/tables/t" granularity: MILLIS
 		column_families {key: "a" value {}} column_families {key: "b" value {gc_rule {max_num_versions: 2}}}`)
 	got, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t"})
-	if err != nil || !proto.Equal(got, want) || len(f.tables) != 1 || !slices.Equal(f.splits, []string{"m"}) {
+	if err != nil || !proto.Equal(got, want) || len(f.tables) != 2 || f.tables["micros"].Granularity != table.GranularityMicros || !slices.Equal(f.splits, []string{"m"}) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 	full, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t", View: adminpb.Table_FULL})

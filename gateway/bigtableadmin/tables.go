@@ -39,57 +39,66 @@ func (s *Service) CreateTable(ctx context.Context, req *adminpb.CreateTableReque
 	if err != nil {
 		return nil, errcode.Convert(err, errcode.Once)
 	}
-	families, err := newFamilies(req.Table)
+	spec, err := newTable(req.Table)
 	if err != nil {
 		return nil, err
 	}
-	splitAt := make([]string, len(req.InitialSplits))
-	for i, split := range req.InitialSplits {
-		if splitAt[i] = string(split.GetKey()); splitAt[i] == "" {
+	for _, split := range req.InitialSplits {
+		if len(split.GetKey()) == 0 {
 			return nil, errcode.Convert(table.ErrBadRowKey, errcode.Once)
 		}
+		spec.SplitAt = append(spec.SplitAt, string(split.Key))
 	}
 	t, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	schema, err := t.CreateSplit(ctx, req.TableId, splitAt, families...)
+	schema, err := t.CreateFrom(ctx, req.TableId, spec)
 	if err != nil {
 		return nil, errcode.Convert(err, errcode.Once)
 	}
 	return describe(in.Table(req.TableId), schema, adminpb.Table_SCHEMA_VIEW), nil
 }
 
-// newFamilies returns the families of a table to create, sorted by name. Errors are statuses.
-func newFamilies(t *adminpb.Table) (families []table.FamilySpec, err error) {
+// newTable returns the specification of a table to create, with families sorted by name. Errors are
+// statuses.
+func newTable(t *adminpb.Table) (spec *client.TableSpec, err error) {
 	if err := checkOptions(t); err != nil {
 		return nil, err
 	}
+	spec = &client.TableSpec{}
+	if spec.Granularity, err = granularityOf(t.GetGranularity()); err != nil {
+		return nil, err
+	}
 	for name, f := range t.GetColumnFamilies() {
-		spec, err := specOf(name, f)
+		family, err := specOf(name, f)
 		if err != nil {
 			return nil, err
 		}
-		families = append(families, spec)
+		spec.Families = append(spec.Families, family)
 	}
-	slices.SortFunc(families, func(a, b table.FamilySpec) int {
+	slices.SortFunc(spec.Families, func(a, b table.FamilySpec) int {
 		if a.Name < b.Name {
 			return -1
 		}
 		return 1
 	})
-	return families, nil
+	return spec, nil
+}
+
+// granularityOf converts the granularity of a table to create. Google's default is MILLIS.
+func granularityOf(g adminpb.Table_TimestampGranularity) (table.Granularity, error) {
+	switch g {
+	case adminpb.Table_TIMESTAMP_GRANULARITY_UNSPECIFIED, adminpb.Table_MILLIS:
+		return table.GranularityMillis, nil
+	case adminpb.Table_MICROS:
+		return table.GranularityMicros, nil
+	}
+	return 0, errcode.Invalid("unknown timestamp granularity %v", g)
 }
 
 // checkOptions rejects what a schema cannot store.
 func checkOptions(t *adminpb.Table) error {
-	switch g := t.GetGranularity(); g {
-	case adminpb.Table_TIMESTAMP_GRANULARITY_UNSPECIFIED, adminpb.Table_MICROS:
-	case adminpb.Table_MILLIS:
-		return errcode.Unimplemented("The granularity MILLIS is not supported: tables have MICROS.")
-	default:
-		return errcode.Invalid("unknown timestamp granularity %v", g)
-	}
 	switch {
 	case t.GetDeletionProtection():
 		return errcode.Unimplemented("Deletion protection is not supported.")
@@ -176,6 +185,9 @@ func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *
 	t := &adminpb.Table{Name: name.String()}
 	if view == adminpb.Table_SCHEMA_VIEW || view == adminpb.Table_FULL {
 		t.Granularity = adminpb.Table_MICROS
+		if schema.Granularity == table.GranularityMillis {
+			t.Granularity = adminpb.Table_MILLIS
+		}
 		t.ColumnFamilies = map[string]*adminpb.ColumnFamily{}
 		for i := range schema.Families {
 			f := &schema.Families[i]

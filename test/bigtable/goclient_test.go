@@ -3,14 +3,18 @@ package bigtable
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/bigtable"
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -256,5 +260,48 @@ func TestGoAdmin(t *testing.T) {
 	}
 	if _, err := admin.TableInfo(ctx, table); status.Code(err) != codes.NotFound {
 		t.Errorf("%v, want NOT_FOUND", err)
+	}
+}
+
+// TestProgress: while a filter drops all rows, clients that accept it get the keys of rows that were looked at, in the order of the read.
+func TestProgress(t *testing.T) {
+	n := startNode(t)
+	_, admin := goClient(t, n)
+	createTable(t, admin)
+	data := bigtablepb.NewBigtableClient(dial(t, n))
+	for batch := range 20 {
+		req := &bigtablepb.MutateRowsRequest{TableName: tableName}
+		for i := range 1000 {
+			set := &bigtablepb.Mutation_SetCell{FamilyName: "f", TimestampMicros: 1000, Value: make([]byte, 1000)}
+			req.Entries = append(req.Entries, &bigtablepb.MutateRowsRequest_Entry{RowKey: fmt.Appendf(nil, "r%06d", batch*1000+i),
+				Mutations: []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: set}}}})
+		}
+		stream, err := data.MutateRows(t.Context(), req)
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	none := &bigtablepb.RowFilter{Filter: &bigtablepb.RowFilter_ValueRegexFilter{ValueRegexFilter: []byte("absent")}}
+	const features = "IAE=" // last_scanned_row_responses
+	for _, reversed := range []bool{false, true} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "bigtable-features", features)
+		stream, err := data.ReadRows(ctx, &bigtablepb.ReadRowsRequest{TableName: tableName, Filter: none, Reversed: reversed})
+		var keys []string
+		for err == nil {
+			var m *bigtablepb.ReadRowsResponse
+			if m, err = stream.Recv(); err == nil {
+				keys = append(keys, string(m.LastScannedRowKey))
+			}
+		}
+		ordered := slices.IsSorted(keys)
+		if reversed {
+			ordered = slices.IsSortedFunc(keys, func(a, b string) int { return strings.Compare(b, a) })
+		}
+		if !errors.Is(err, io.EOF) || len(keys) == 0 || !ordered || slices.Contains(keys, "") {
+			t.Errorf("reversed: %t: keys %q, %v", reversed, keys, err)
+		}
 	}
 }
