@@ -77,8 +77,8 @@ func (w fullPhase) lose(h *host) {
 	h.kill(w.r.IntN(2) == 0)
 }
 
-// leftBytes is what another program leaves of a disk: enough for the lock service, and not for an extent.
-const leftBytes = 192 << 10
+// leftBytes is what another program leaves of a disk: the lock service needs 2 MiB, and extents of commit logs leave half of the reserve.
+const leftBytes = 4 << 20
 
 // judgeDrop checks that all servers release the tablets of a dropped table, their memory and their files, also while nothing can be appended to the
 // commit logs (SW12).
