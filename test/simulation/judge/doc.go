@@ -30,4 +30,5 @@
 //	     (blobs).
 //	SJ10. The tablets of each table cover the key space once, and no tablet is in two rows of METADATA (METADATA).
 //	SJ11. No client gets an error that means corruption, and none finds a violation by itself (clients).
+//	SJ12. While there are no faults and everything is served, operations of each kind on rows, and on files, succeed (peace).
 package judge

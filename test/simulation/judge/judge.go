@@ -3,6 +3,7 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,6 +38,8 @@ func (v Violation) String() string {
 type Options struct {
 	// Steps bounds the steps of a model for one part of a history. Zero means 200,000.
 	Steps int
+	// PeaceFrom and PeaceTo are times of the history between which there were no faults and everything was served.
+	PeaceFrom, PeaceTo int64
 }
 
 // Report is the result of Judge.
@@ -66,6 +69,7 @@ func Judge(ops []workload.Op, o Options) *Report {
 	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, droppedTables, createdTables, scans, finalReads, holds, rights, blobs} {
 		r.Violations = append(r.Violations, check(ops)...)
 	}
+	r.Violations = append(r.Violations, peace(ops, o)...)
 	slices.SortStableFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Time, b.Time) })
 	return r
 }
@@ -93,6 +97,28 @@ func clients(ops []workload.Op) (all []Violation) {
 			all = append(all, violation("clients", op.Bad, op))
 		case op.Reason == workload.Wrong:
 			all = append(all, violation("clients", op.Error, op))
+		}
+	}
+	return all
+}
+
+// peaceLeast is how many operations of a kind must have been called in peace for one of them to have to succeed.
+const peaceLeast = 10
+
+// peace returns the kinds of operations of which none succeeded while there were no faults.
+func peace(ops []workload.Op, o Options) (all []Violation) {
+	called, done := map[workload.Kind][]workload.Op{}, map[workload.Kind]bool{}
+	for i := range ops {
+		op := &ops[i]
+		if op.User != "" || op.Final || op.Call < o.PeaceFrom || op.Call >= o.PeaceTo || !isRow(op) && op.Kind != workload.ScanAll && op.Kind != workload.GetFile && op.Kind != workload.SetFile {
+			continue
+		}
+		called[op.Kind] = append(called[op.Kind], *op)
+		done[op.Kind] = done[op.Kind] || op.Outcome == workload.OK || op.Outcome == workload.Unknown
+	}
+	for _, kind := range slices.Sorted(maps.Keys(called)) {
+		if n := len(called[kind]); n >= peaceLeast && !done[kind] {
+			all = append(all, violation("peace", fmt.Sprintf("all %d operations %q failed while there were no faults", n, kind), called[kind]...))
 		}
 	}
 	return all

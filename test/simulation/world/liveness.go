@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/test/simulation/machine"
 )
 
 // A checklist has what a healed cluster does not do yet.
@@ -67,7 +68,11 @@ func (w inspector) awaitServiceIn(healed time.Time, limit time.Duration) {
 	if missing := l.String(); missing != "" {
 		w.fail("SW1 service: %v after all faults have ended: %s", limit, missing)
 	}
+	from := machine.Now()
 	time.Sleep(peaceTime)
+	if w.peaceTo == 0 {
+		w.peaceFrom, w.peaceTo = from, machine.Now()
+	}
 }
 
 // peaceTime is how long clients work without faults once everything is served.

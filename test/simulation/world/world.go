@@ -53,13 +53,15 @@ type World struct {
 	failedAt  time.Duration
 	stacks    []byte        // of the first violation, if goroutines matter
 	opened    time.Duration // when the history of the clients began
-	secured   *secured      // nil in an open cluster
-	created   int           // hosts
-	done      chan struct{}
-	operating bool            // an operator changes the members of the cluster
-	quiet     bool            // no fault begins, for the sake of an operator
-	complete  map[uint64]bool // tables that have had all tablets (SW3)
-	sampled   int             // number of the last sample of served tablets
+	// peaceFrom and peaceTo are when clients first worked without faults.
+	peaceFrom, peaceTo time.Duration
+	secured            *secured // nil in an open cluster
+	created            int      // hosts
+	done               chan struct{}
+	operating          bool            // an operator changes the members of the cluster
+	quiet              bool            // no fault begins, for the sake of an operator
+	complete           map[uint64]bool // tables that have had all tablets (SW3)
+	sampled            int             // number of the last sample of served tablets
 	// states are those of the lock service after entries of its log, until it is recovered.
 	states    map[uint64]voterState
 	recovered bool
@@ -310,7 +312,7 @@ func (w *World) lastErrors(load *workload.Workload) {
 // judge judges the history, which is over: from here on memory is freed when much is used, at times that are not exact.
 func (w *World) judge(load *workload.Workload) {
 	debug.SetGCPercent(100)
-	report := judge.Judge(load.History().Ops(), judge.Options{})
+	report := judge.Judge(load.History().Ops(), judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened)})
 	for name, n := range report.Outcomes {
 		w.counts["op "+name] += int64(n)
 	}
