@@ -58,7 +58,7 @@ func (w inspector) readReplicas(end time.Time) {
 	}
 }
 
-// corrupts reports whether the plan corrupts sectors, which repair finds by and by.
+// corrupts reports whether the plan corrupts sectors, which the scrub finds one after the other.
 func (w inspector) corrupts() bool {
 	return slices.Contains(w.plan.faults, diskCorruption) || slices.Contains(w.plan.faults, diskError)
 }

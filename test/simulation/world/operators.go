@@ -84,7 +84,7 @@ func (w operators) join(h *host, end time.Time) {
 	if err := w.enrol(h, end.Add(operatorDone)); err != nil {
 		w.trace.addf(h.name, "does not join: %v", err)
 		if !slices.Contains(w.hosts, h) {
-			return // no token was to be had
+			return // no token was created
 		}
 		w.fail("SW1 service: an operator gets no join token for %s: %v", h.name, err)
 		return

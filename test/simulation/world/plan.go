@@ -75,7 +75,7 @@ type plan struct {
 	zones                   int
 	diskBytes, reserveBytes int64
 	// badDisk is the only host whose disk returns errors and corrupts sectors: what all replicas have lost
-	// cannot be had back.
+	// is lost for good.
 	badDisk int
 	// tuning makes frequent what is rare: snapshots, compactions, splits, rounds of garbage collection.
 	tuning node.Tuning

@@ -181,7 +181,7 @@ func (w *World) run() {
 	select {
 	case <-ended:
 	case <-time.After(finalMax):
-		w.fail("clients do not end %v after they were told to", finalMax)
+		w.fail("clients do not end %v after the end of their work", finalMax)
 		return
 	}
 	w.inspector().judgeCharges()
