@@ -39,6 +39,8 @@ func (c *rowClient) do(ctx context.Context, f Feature) {
 		c.modify(ctx, t, Change{Kind: Append, Column: c.family(t) + ":" + logQualifier, Value: c.entry()})
 	case Scans:
 		c.scan(ctx, t, c.rangeOf(), false)
+	default:
+		panic("BUG: a feature without an operation: " + string(f))
 	}
 }
 
