@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// makerPoll is how often the master looks for backups to make or to delete. A request wakes it sooner.
-	makerPoll = 10 * time.Second
+	// makerPoll is how often the master looks for backups to make or to delete. A request to the master's node wakes it sooner.
+	makerPoll = time.Second
 	// mastershipPoll is how often it checks whether it is the master still.
 	mastershipPoll = time.Second
 	// makerRetry is the pause after a failure.

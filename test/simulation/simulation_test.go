@@ -66,10 +66,10 @@ func TestSameHistory(t *testing.T) {
 	simulate(t, o)
 }
 
-// TestSeeds runs the next 60 seeds, which must have no violation, with short times of faults; a few have
+// TestSeeds runs the next 30 seeds, which must have no violation, with short times of faults; a few have
 // long ones. Soaks run others.
 func TestSeeds(t *testing.T) {
-	o := testOptions(60, 2*time.Second)
+	o := testOptions(30, 2*time.Second)
 	o.from = 51
 	simulate(t, o)
 	o = testOptions(5, 30*time.Second)
