@@ -275,7 +275,7 @@ func (l *Log) Get(key []byte) ([]byte, error) {
 	if !ok {
 		return nil, errNotFound
 	}
-	return slices.Clone(value), nil
+	return append([]byte{}, value...), nil // not nil, which raft's store in memory takes for no value
 }
 
 // SetUint64 implements raft.StableStore.

@@ -177,6 +177,24 @@ func copyOf(t *testing.T, l *journal.Log) *raft.InmemStore {
 	return to
 }
 
+// TestEmptyValue: an empty value is not nil, which would mean that there is none, also after another open.
+func TestEmptyValue(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	l := open(t, mem)
+	if err := l.Set([]byte("k"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if v, err := l.Get([]byte("k")); err != nil || v == nil || len(v) != 0 {
+			t.Errorf("got %#v, %v", v, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = open(t, mem)
+	}
+}
+
 // TestLogOnJournal: a storage.Log works on a journal.
 func TestLogOnJournal(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})

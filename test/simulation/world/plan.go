@@ -99,7 +99,7 @@ func newPlan(seed uint64) plan {
 	p := plan{nodes: 5 + r.IntN(5)*r.IntN(2), clients: 16 + r.IntN(49), secured: r.IntN(4) == 0, pause: time.Duration(500<<r.IntN(6)) * time.Millisecond,
 		together: 1 + r.IntN(4), extentBytes: 64 << (10 + r.IntN(4)), zones: 1 + r.IntN(4), diskBytes: 2 << 30, reserveBytes: 8 << 20}
 	if p.secured {
-		p.clients = min(p.clients, 40) // they are one user, who may have 128 connections to a node, also lost ones
+		p.clients = min(p.clients, 40) // they are one user, and a node accepts 128 connections of a user, lost ones included
 	}
 	p.badDisk = r.IntN(p.nodes)
 	p.ambush = time.Duration(r.IntN(3)) * time.Duration(500<<r.IntN(5)) * time.Millisecond
