@@ -14,7 +14,7 @@ import (
 // Backup describes a backup.
 type Backup = api.BackupInfo
 
-// Backups makes and restores backups of tables inside the cluster. List requires the right to monitor the
+// Backups makes and restores backups of tables inside the cluster. List requires the right to read the
 // cluster, the other methods that to administer it.
 type Backups struct{ calls *caller }
 

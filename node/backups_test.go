@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/backup"
+	"github.com/steledb/stele/raftmeta/journal"
 	"github.com/steledb/stele/table"
 )
 
@@ -24,8 +29,15 @@ type backupCluster struct {
 
 func newBackupCluster(t *testing.T, n int) *backupCluster {
 	t.Helper()
+	return newBackupClusterOf(t, n, func(*node.Config) {})
+}
+
+// newBackupClusterOf is newBackupCluster with other configurations of nodes.
+func newBackupClusterOf(t *testing.T, n int, change func(*node.Config)) *backupCluster {
+	t.Helper()
 	f := newTestCluster(t, n)
 	for i := range f.cfgs {
+		change(&f.cfgs[i])
 		f.cfgs[i].Tuning.SweepDelay = 10 * time.Millisecond
 		f.cfgs[i].Tuning.GC = gc.Config{Every: 100 * time.Millisecond, Warn: time.Millisecond, Grace: time.Millisecond}
 		if n > 1 {
@@ -129,6 +141,7 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.rounds(4)
+	f.fsck()
 	for from, as := range map[string]string{"t": "t", "u": "again"} {
 		s, err := f.c.Backups().Restore(f.ctx, b.ID, from, as)
 		if err != nil || s.Name != as || s.Family("f") == nil {
@@ -284,4 +297,102 @@ func TestBackupDuringChanges(t *testing.T) {
 	}
 	cancel()
 	<-changed
+}
+
+// TestBackupSurvivesMaster (BU4): a backup whose master loses its place before it has recorded the result is made by the next master, once. The
+// former master changes nothing any more.
+func TestBackupSurvivesMaster(t *testing.T) {
+	t.Parallel()
+	f := newBackupCluster(t, 3)
+	f.await(0, "three voters", votersAlive(3))
+	f.create("t")
+	f.fill("t", 1)
+	want := f.rows("t")
+	master := slices.IndexFunc(f.nodes, (*node.Node).IsMaster)
+	if master < 0 {
+		t.Fatal("no node is the master")
+	}
+	other := f.client((master + 1) % 3)
+	release := f.nodes[master].HoldChanges() // its maker takes the snapshots, and cannot record them
+	id, err := other.Backups().Create(f.ctx, 0, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fill("t", 2)
+	defer f.nodes[master].Abdicate(f.ctx)()
+	b, err := other.Backups().Wait(f.ctx, id)
+	if err != nil || b.Tablets != 3 {
+		t.Fatalf("the backup is %+v, %v", b, err)
+	}
+	release()
+	f.rounds(3)
+	if again := good(other.Backups().Find(f.ctx, id)); again.EndedMS != b.EndedMS || again.State != api.BackupMade {
+		t.Errorf("the backup was %+v, and is %+v", b, again)
+	}
+	if _, err := other.Backups().Restore(f.ctx, id, "t", "u"); err != nil {
+		t.Fatal(err)
+	}
+	for row, cells := range f.rows("u") {
+		if !strings.HasSuffix(cells, want[row]) { // with or without the second version
+			t.Errorf("row %s has %q, want %q", row, cells, want[row])
+		}
+	}
+	f.fsck()
+}
+
+// TestBackupOnFullDisks: a backup is given up at once while disks are full, since garbage collection, which waits for it, is what frees space.
+func TestBackupOnFullDisks(t *testing.T) {
+	t.Parallel()
+	const plenty, reserve = 1 << 30, 8 << 20
+	disk := vfs.NewMem(vfs.MemOptions{})
+	disk.SetCapacity("/data", plenty)
+	f := newBackupClusterOf(t, 1, func(c *node.Config) {
+		c.DataDirs, c.FS, c.OpenRaftLog, c.ReserveBytes = []string{"/data"}, disk, journal.Opener(disk), reserve
+	})
+	f.create("t")
+	f.fill("t", 1)
+	// The commit log and the lock service go on: they may use some of the reserve.
+	disk.SetCapacity("/data", plenty-good(disk.FreeBytes("/data"))+reserve*3/4)
+	id, err := f.c.Backups().Create(f.ctx, 0, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := f.c.Backups().Wait(f.ctx, id)
+	if !errors.Is(err, client.ErrBackupNotMade) || b.State != api.BackupFailed || !strings.Contains(b.Error, "disk full") {
+		t.Errorf("the backup is %+v, %v", b, err)
+	}
+	f.rounds(2)
+	disk.SetCapacity("/data", plenty)
+	f.backup("t")
+}
+
+// TestNoGarbageWhileBackupIsMade (BU1): while a backup is made, it is not known yet which files it has, so garbage collection does not learn what
+// it must keep. When the backup is made, its files are kept.
+func TestNoGarbageWhileBackupIsMade(t *testing.T) {
+	t.Parallel()
+	f := newBackupCluster(t, 1)
+	f.create("t")
+	f.fill("t", 1)
+	n := f.nodes[0]
+	before, err := n.MarkRoots(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := n.HoldChanges() // the maker cannot record the result
+	making := backup.Record{State: backup.Making, Created: time.Now(), Tables: []string{"t"}}
+	if err := n.PutFile(f.ctx, backup.Path("b"), making.Encode()); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
+	defer cancel()
+	if _, err := n.MarkRoots(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("what must be kept is known while a backup is made: %v", err)
+	}
+	release()
+	if _, err := f.c.Backups().Wait(f.ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := n.MarkRoots(f.ctx); err != nil || after < before+2 { // its manifest, and files of the table
+		t.Errorf("%d blobs are kept, %d before the backup, %v", after, before, err)
+	}
 }

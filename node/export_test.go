@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/assign"
@@ -289,3 +290,9 @@ func (n *Node) Sees(ids ...string) bool {
 
 // TurnsAwaited reports whether requests wait for turns to work for filters.
 func (n *Node) TurnsAwaited() bool { return n.data.Costly.Awaited() }
+
+// MarkRoots reads what garbage collection must keep, and returns how many blobs that are.
+func (n *Node) MarkRoots(ctx context.Context) (blobs int, err error) {
+	err = n.roots.Mark(ctx, func(blobfs.ID) { blobs++ })
+	return blobs, err
+}

@@ -70,7 +70,7 @@ var requiredRights = map[string]string{
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,
 	"list_quotas":      watchCluster,
-	"list_backups":     watchCluster,
+	"list_backups":     readCluster,
 	"blob_read":        readCluster,
 	"blob_stat":        readCluster,
 	"blob_list":        readCluster,

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/rpc"
 )
 
 // States of backups: the values of BackupInfo.State.
@@ -20,7 +19,8 @@ const (
 	BackupTablesMax = 1000
 	// BackupsMax is the number of backups of a cluster.
 	BackupsMax = 1000
-	// BackupKeepMax is the longest time for which a backup can be kept, unless it is kept for ever: ten years.
+	// BackupKeepMax is the longest time for which a backup can be kept, unless it is kept until it is deleted: ten years. Longer times are
+	// reduced to it.
 	BackupKeepMax = 10 * 365 * 24 * time.Hour
 	// BackupsPageMax is the number of backups in one result of list_backups.
 	BackupsPageMax = 50
@@ -76,10 +76,7 @@ func (r *CreateBackupRequest) option(key []byte, d *wire.Decoder) bool {
 	if string(key) != "keep_ms" {
 		return false
 	}
-	ms := d.Int()
-	if r.Keep = time.Duration(ms) * time.Millisecond; d.Err() == nil && (ms < 1 || ms > BackupKeepMax.Milliseconds()) {
-		d.Fail(rpc.Errorf(rpc.CodeBadRequest, "option keep_ms is %d, want 1 to %d, or no such option for a backup that is kept until it is deleted", ms, BackupKeepMax.Milliseconds()))
-	}
+	r.Keep = millisOption(d, "keep_ms", BackupKeepMax)
 	return true
 }
 

@@ -63,6 +63,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n)
 	case *SetQuotaRequest:
 		err = r.Decode(d, n)
+	case *CreateBackupRequest:
+		err = r.Decode(d, n)
 	case *tabletOf:
 		err = r.Decode(d, n)
 	case *namesOf:
@@ -155,6 +157,8 @@ func goldenRequests() []struct {
 		{"revoke_user", &RevokeUserRequest{Name: "ann", Token: "0102"}, "92 a3 616e6e 81 a5 746f6b656e a4 30313032"},
 		{"set_quota", &SetQuotaRequest{Of: QuotaOfTable, Name: "web", Bounds: map[string]int64{QuotaWriteOps: 1000}, Unbounded: []string{QuotaReadBytes}, Burst: 2 * time.Second},
 			"93 a5 7461626c65 a3 776562 83 a9 77726974655f6f7073 cd03e8 aa 726561645f6279746573 c0 a8 62757273745f6d73 cd07d0"},
+		{"create_backup", &CreateBackupRequest{Tables: []string{"t", "u"}, Keep: time.Second}, "92 92a174a175 81 a7 6b6565705f6d73 cd03e8"},
+		{"create_backup of all tables", &CreateBackupRequest{}, "91 90"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
 		{"create_table of milliseconds", &CreateTableRequest{Name: "t", Granularity: table.GranularityMillis},

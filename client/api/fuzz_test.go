@@ -53,11 +53,12 @@ func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }
 func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) }
 func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
 
-func FuzzAddUser(f *testing.F)    { fuzzRequest[AddUserRequest](f) }
-func FuzzGrant(f *testing.F)      { fuzzRequest[GrantRequest](f) }
-func FuzzListGrants(f *testing.F) { fuzzRequest[ListGrantsRequest](f) }
-func FuzzSetQuota(f *testing.F)   { fuzzRequest[SetQuotaRequest](f) }
-func FuzzRevokeUser(f *testing.F) { fuzzRequest[RevokeUserRequest](f) }
+func FuzzAddUser(f *testing.F)      { fuzzRequest[AddUserRequest](f) }
+func FuzzGrant(f *testing.F)        { fuzzRequest[GrantRequest](f) }
+func FuzzListGrants(f *testing.F)   { fuzzRequest[ListGrantsRequest](f) }
+func FuzzSetQuota(f *testing.F)     { fuzzRequest[SetQuotaRequest](f) }
+func FuzzCreateBackup(f *testing.F) { fuzzRequest[CreateBackupRequest](f) }
+func FuzzRevokeUser(f *testing.F)   { fuzzRequest[RevokeUserRequest](f) }
 
 // namesOf is a NamesRequest of a method that takes one name.
 type namesOf struct {

@@ -80,15 +80,11 @@ func (c *Tablets) CreateFirstTablet(ctx context.Context, cut *namespace.SplitPoi
 // restoreMissing creates the rows of the tablets of a table that is restored from a backup, with the backup's files, until ctx ends. The last
 // one is created when all others exist.
 func (c *Tablets) restoreMissing(ctx context.Context, cut *namespace.SplitPoints, tableID uint64, there map[string]bool) error {
-	blob, err := c.Store().OpenBlob(ctx, cut.From.Manifest)
+	manifest, done, err := backup.Open(ctx, c.Store(), cut.From.Manifest)
 	if err != nil {
 		return err
 	}
-	defer blob.Close() // read only: nothing to lose
-	manifest, err := backup.OpenManifest(blob, blob.Size())
-	if err != nil {
-		return err
-	}
+	defer done()
 	if cut.From.Table >= len(manifest.Tables) || manifest.Tables[cut.From.Table].Tablets != int64(cut.From.Tablets) {
 		return fmt.Errorf("the manifest %s has no table %d with %d tablets", cut.From.Manifest.ID, cut.From.Table, cut.From.Tablets)
 	}

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w, files: map[blobfs.ID]
 // Add adds the next tablet of a table. The error is that of the writer, or that the tablets have a gap or overlap (BF1).
 func (w *Writer) Add(m *tablet.Meta) error {
 	if w.ended || string(m.Start) != string(w.next) || len(m.End) > 0 && string(m.End) <= string(m.Start) {
-		return fmt.Errorf("tablet %d of a backup has rows from %.64q to %.64q, after a tablet that ends at %.64q", m.ID, m.Start, m.End, w.next)
+		return fmt.Errorf("tablet %d does not continue the tablet before it in a backup", m.ID)
 	}
 	w.next, w.ended = m.End, len(m.End) == 0
 	if w.open.Tablets == 0 {
@@ -78,7 +79,7 @@ func (w *Writer) Add(m *tablet.Meta) error {
 // EndTable ends a table, whose tablets were added. The error is that rows are missing.
 func (w *Writer) EndTable(s *table.Schema) error {
 	if !w.ended {
-		return fmt.Errorf("table %q of a backup lacks the rows after %.64q", s.Name, w.next)
+		return fmt.Errorf("table %q of a backup lacks its last rows", s.Name)
 	}
 	w.open.Schema = s
 	w.tables = append(w.tables, w.open)
@@ -126,6 +127,20 @@ type Manifest struct {
 	Tables []Table
 	r      io.ReaderAt
 	end    int64 // of the frames
+}
+
+// Open opens the manifest in a blob. done ends its use.
+func Open(ctx context.Context, store *blobfs.Store, h blobfs.Handle) (m *Manifest, done func(), err error) {
+	blob, err := store.OpenBlob(ctx, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = blob.Close() } // read only: nothing to lose
+	if m, err = OpenManifest(blob, blob.Size()); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return m, done, nil
 }
 
 // OpenManifest reads the footer of a manifest of that size, in bytes. It uses r later, too.
@@ -203,7 +218,7 @@ func (m *Manifest) Tablets(index int, each func(i int64, m *tablet.Meta) error) 
 		}
 		last := i == t.Tablets-1
 		if string(x.Start) != string(next) || last != (len(x.End) == 0) {
-			return fmt.Errorf("%w: tablet %d of table %q has rows from %.64q to %.64q", errBadManifest, i, t.Schema.Name, x.Start, x.End)
+			return fmt.Errorf("%w: tablet %d of table %q does not continue the tablet before it", errBadManifest, i, t.Schema.Name)
 		}
 		next = x.End
 		if err := each(i, x); err != nil {

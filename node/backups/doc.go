@@ -10,7 +10,7 @@
 //	restore_backup   creates the table with the manifest as the source of its tablets; the master creates their rows of METADATA
 //
 // The maker runs on the master's node. If the master dies, the next one begins again: a record is "making" until it is made, deleted, or
-// has failed for a reason that does not pass, or for an hour.
+// has failed for a reason that does not pass, such as full disks, or for ten minutes.
 //
 // # Goroutines
 //

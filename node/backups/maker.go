@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/backup"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -24,8 +26,10 @@ const (
 	mastershipPoll = time.Second
 	// makerRetry is the pause after a failure.
 	makerRetry = 2 * time.Second
-	// makingMax is how long a backup is tried. Garbage waits for it.
-	makingMax = time.Hour
+	// makingMax is how long a backup is tried again after failures. Garbage waits meanwhile, so this is less than the wait of package roots.
+	makingMax = 10 * time.Minute
+	// errorMax bounds the text of an error in a record, in bytes.
+	errorMax = 500
 )
 
 func (s *Service) nudge() {
@@ -51,8 +55,7 @@ func (s *Service) Run() {
 		if epoch == 0 {
 			continue
 		}
-		ctx, cancel := context.WithCancel(s.Ctx)
-		stop := s.watch(ctx, cancel, epoch)
+		ctx, stop := timing.While(s.Ctx, mastershipPoll, func() bool { return s.MasterEpoch() == epoch })
 		again, err := s.work(ctx)
 		stop()
 		if s.Ctx.Err() == nil && s.MasterEpoch() == epoch {
@@ -61,28 +64,6 @@ func (s *Service) Run() {
 		if again || err != nil {
 			time.AfterFunc(makerRetry, s.nudge)
 		}
-	}
-}
-
-// watch cancels when the mastership of that epoch ends, until stop is called.
-func (s *Service) watch(ctx context.Context, cancel context.CancelFunc, epoch uint64) (stop func()) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(mastershipPoll)
-		defer tick.Stop()
-		for s.MasterEpoch() == epoch {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-		cancel()
-	}()
-	return func() {
-		cancel()
-		<-ended
 	}
 }
 
@@ -139,8 +120,8 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 	} else {
 		s.Log.Warn("backup not made", "backup", id, "err", err)
 		made = *rec
-		made.Error = err.Error()
-		if errors.Is(err, api.ErrNoTable) || time.Since(rec.Created) > makingMax || rec.Created.After(time.Now().Add(makingMax)) {
+		made.Error = fmt.Sprintf("%.*s", errorMax, err)
+		if passes := time.Since(rec.Created).Abs() < makingMax && !errors.Is(err, api.ErrNoTable) && !full(err); !passes {
 			made.State, made.Ended = backup.Failed, time.Now()
 		} else if made.Error == rec.Error {
 			return false, nil
@@ -157,6 +138,11 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 		s.Log.Info("backup made", "backup", id, "tablets", made.Tablets, "bytes", made.Bytes, "took", made.Ended.Sub(made.Created))
 	}
 	return made.State != backup.Making, err
+}
+
+// full reports whether disks are full. A backup gives up then: garbage, which waits for it, is what frees space.
+func full(err error) bool {
+	return errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
 }
 
 // manifestBuffer is the size of a write to the manifest's blob, in bytes.

@@ -60,7 +60,7 @@ func (s *Service) Register(r method.Registrar) {
 		return authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: about, Leader: authz.LeaderFirst}
 	}
 	r.Handle(api.MethodCreateBackup, rpc.Spawned, admin(authz.TablesOfBackup), s.create)
-	r.HandleNames(api.MethodListBackups, 1, authz.Guard{To: authz.Right, Right: acl.Monitor, Leader: authz.LeaderThroughout}, s.list)
+	r.HandleNames(api.MethodListBackups, 1, authz.Guard{To: authz.Right, Right: acl.Read, Leader: authz.LeaderThroughout}, s.list)
 	r.HandleNames(api.MethodDeleteBackup, 1, admin(authz.Named("backup")), s.remove)
 	r.Handle(api.MethodRestoreBackup, rpc.Spawned, admin(authz.Named("backup")), s.restore)
 }

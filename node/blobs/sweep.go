@@ -2,7 +2,6 @@ package blobs
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
@@ -29,17 +28,9 @@ func (bs *Service) CollectGarbage() {
 
 // sweepWhileMaster collects garbage until this mastership ends.
 func (bs *Service) sweepWhileMaster() {
-	ctx, cancel := context.WithCancel(bs.Ctx)
-	defer cancel()
 	epoch := bs.MasterEpoch()
-	bs.Background.Go(func() {
-		for ctx.Err() == nil {
-			timing.Sleep(ctx, mastershipPoll)
-			if bs.MasterEpoch() != epoch {
-				cancel()
-			}
-		}
-	})
+	ctx, stop := timing.While(bs.Ctx, mastershipPoll, func() bool { return bs.MasterEpoch() == epoch })
+	defer stop()
 	// From now on the metrics show whether it is halted.
 	if _, err := bs.Store().GC().Halted(ctx); err != nil && ctx.Err() == nil {
 		bs.Log.Info("state of garbage collection unknown", "err", err)

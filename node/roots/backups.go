@@ -18,8 +18,8 @@ import (
 // Garbage must not be judged while a backup is made: it has recorded the files of some tablets, which compactions may replace, and no one
 // can read yet which ones.
 const (
-	// makingMax is how long Mark waits for backups that are being made.
-	makingMax   = 10 * time.Minute
+	// makingMax is how long Mark waits for backups that are being made: longer than one is tried again (package backups).
+	makingMax   = 15 * time.Minute
 	makingPause = time.Second
 )
 
@@ -107,15 +107,7 @@ func (r *Reader) ManifestFiles(ctx context.Context, h blobfs.Handle, each func(b
 
 // OpenManifest opens the manifest of a backup. done ends its use.
 func (r *Reader) OpenManifest(ctx context.Context, h blobfs.Handle) (m *backup.Manifest, done func(), err error) {
-	blob, err := r.Store().OpenBlob(ctx, h)
-	if err != nil {
-		return nil, nil, err
-	}
-	if m, err = backup.OpenManifest(blob, blob.Size()); err != nil {
-		_ = blob.Close() // read only: nothing to lose
-		return nil, nil, err
-	}
-	return m, func() { _ = blob.Close() }, nil
+	return backup.Open(ctx, r.Store(), h)
 }
 
 // sources calls each for what tables are being restored from.

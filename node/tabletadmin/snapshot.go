@@ -99,16 +99,21 @@ func (tv *Service) snapshotRange(ctx context.Context, s *table.Schema, start, en
 	}
 }
 
-// snapshotAfter returns a snapshot of the tablet that has the first row after a row.
+// snapshotAfter returns a snapshot of the tablet that has the first row after a row. Its errors have no row keys: users without rights on
+// the table read them in the records of backups.
 func (tv *Service) snapshotAfter(ctx context.Context, s *table.Schema, row []byte) (m *tablet.Meta, err error) {
 	r, err := tv.Rows().Holder(ctx, s.ID, append(bytes.Clone(row), 0))
 	if errors.Is(err, metarows.ErrNoRow) {
-		return nil, fmt.Errorf("table %q, after row %.64q: %w", s.Name, row, api.ErrNotServing)
+		return nil, fmt.Errorf("a tablet of table %q has no row in METADATA: %w", s.Name, api.ErrNotServing)
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = tv.callServer(ctx, &placed{schema: s, row: r, meta: &tablet.Meta{}}, MethodSnapshot, nil, 0, func(d *wire.Decoder) (err error) {
+	placedMeta, err := tablet.DecodeMeta(r.Meta)
+	if err != nil {
+		return nil, err
+	}
+	err = tv.callServer(ctx, &placed{schema: s, row: r, meta: placedMeta}, MethodSnapshot, nil, 0, func(d *wire.Decoder) (err error) {
 		m, err = tablet.DecodeMeta(d.Bytes())
 		return err
 	})
@@ -117,7 +122,7 @@ func (tv *Service) snapshotAfter(ctx context.Context, s *table.Schema, row []byt
 	}
 	if m.Table != s.ID || string(m.Start) > string(row) || len(m.End) > 0 && string(m.End) <= string(row) {
 		// The row of METADATA was read before the tablet was split or merged.
-		return nil, fmt.Errorf("table %q: the tablet after row %.64q has changed: %w", s.Name, row, api.ErrNotServing)
+		return nil, fmt.Errorf("tablet %d of table %q has changed: %w", m.ID, s.Name, api.ErrNotServing)
 	}
 	return m, nil
 }

@@ -144,7 +144,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the backups",
-		Long:    `List the backups, the oldest first. The caller needs the right monitor on the cluster.`,
+		Long:    `List the backups, the oldest first. The caller needs the right read on the cluster.`,
 		Example: `  stele backup list
   stele backup list --json`,
 		Args: cobra.NoArgs,
