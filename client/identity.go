@@ -88,7 +88,11 @@ func (c Config) connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.authenticate(ctx, conn); err != nil {
+	err = c.authenticate(ctx, conn)
+	if err == nil && c.Prepare != nil {
+		err = c.Prepare(ctx, conn)
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

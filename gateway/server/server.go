@@ -35,16 +35,22 @@ const (
 type Config struct {
 	Data  bigtable.Config
 	Admin bigtableadmin.Config
+	// Caller, unless it is nil, returns the caller of an accepted connection.
+	Caller func(net.Conn) Caller
 	// MemoryBytes bounds the memory of calls. Zero means 256 MiB.
 	MemoryBytes int64
 	// Logger gets panics of handlers. Nil discards them.
 	Logger *slog.Logger
 }
 
+// ConnsMax returns the number of connections of a server with that Config.MemoryBytes.
+func ConnsMax(memoryBytes int64) int { return connsMax(memoryBytes) }
+
 // Server serves the API. It is created by New.
 type Server struct {
 	grpc   *grpc.Server
 	memory *memory
+	caller func(net.Conn) Caller
 }
 
 // New returns a server that does not listen yet.
@@ -58,7 +64,8 @@ func New(cfg Config) *Server {
 	m := newMemory(cfg.MemoryBytes)
 	cfg.Data.Reserve = m.reserve
 	g := guard{cfg.Logger}
-	s := &Server{memory: m, grpc: grpc.NewServer(
+	s := &Server{memory: m, caller: cfg.Caller, grpc: grpc.NewServer(
+		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
 		grpc.StatsHandler(accountant{m}), grpc.InTapHandle(m.tap),
@@ -74,7 +81,7 @@ func New(cfg Config) *Server {
 
 // Serve serves the connections of a listener, which it closes, until Shutdown. Then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(listener{l, s.memory}); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(listener{l, s.memory, s.caller}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
