@@ -114,6 +114,9 @@ const (
 	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before. Breaks: a later write has the later timestamp.
 	ClockOnly Bug = "clock-alone"
+	// StampsRounded: the log of a dead server is sorted with timestamps that are rounded down to milliseconds. Breaks: the timestamp
+	// of a cell never changes.
+	StampsRounded Bug = "stamps-rounded"
 	// SplitWithoutBounds: the parts of a split tablet include all rows of its files instead of only
 	// their own. Breaks: deleted rows stay deleted.
 	SplitWithoutBounds Bug = "split-without-bounds"
@@ -238,7 +241,7 @@ var all = []Bug{
 	VotersFrozen, FailingServerLightest, LoadBeforeSorted, LogsRemovedEarly, FormerMaster, MetadataUnchecked,
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
-	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly,
+	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly, StampsRounded,
 	SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
 	BlockedForEver,

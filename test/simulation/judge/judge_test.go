@@ -1,7 +1,9 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,11 +69,19 @@ func (h *history) unknown(row string, text ...string) *workload.Op {
 	return h.add(workload.Op{Kind: workload.Write, Row: row, Changes: changes(text...), Outcome: workload.Unknown})
 }
 
-// cells parses cells such as "a1:v=x,y".
+// cells parses cells such as "a1:v=x,y", or with timestamps, "a1:v=x@2,y@1".
 func cells(text ...string) (all []workload.Cell) {
 	for _, t := range text {
 		column, values, _ := strings.Cut(t, "=")
-		all = append(all, workload.Cell{Column: column, Values: strings.Split(values, ",")})
+		c := workload.Cell{Column: column}
+		for _, value := range strings.Split(values, ",") {
+			value, stamp, known := strings.Cut(value, "@")
+			c.Values = append(c.Values, value)
+			if n, err := strconv.ParseInt(stamp, 10, 64); known && err == nil {
+				c.Stamps = append(c.Stamps, n)
+			}
+		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -281,6 +291,67 @@ var rowTests = []judged{
 		h.create()
 		h.write("r", "set a1:v=1").Stamp = 10
 		h.write("r", "set a1:v=2").Stamp = 10
+	}},
+	{"row: timestamps of writes beside each other", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1").Stamp = 10
+		x := h.write("r", "set b2:v=2")
+		x.Stamp, x.Call = 9, x.Call-2
+		h.read("r", "b2:v=1@10,2@9")
+	}},
+	{"row: timestamps against the order of values", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		x := h.write("r", "set a1:v=2")
+		x.Stamp, x.Call = 9, x.Call-2
+		h.read("r", "a1:v=2@9")
+	}},
+	{"row: timestamp that only a read shows", "timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		h.write("r", "set b2:v=2")
+		h.read("r", "a1:v=1@10", "b2:v=2@10")
+	}},
+	{"row: timestamp that is not the answer's", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		h.read("r", "a1:v=1@11")
+	}},
+	{"row: timestamp of a counter that is not the answer's", "rows", func(h *history) {
+		h.create()
+		h.modify("incr a1:n=x", "1").Stamp = 10
+		h.read("r", "a1:n=1@11")
+	}},
+	{"row: timestamp that changes", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.read("r", "a1:v=1@10")
+		h.read("r", "a1:v=1@11")
+	}},
+	{"row: timestamp that changes in a scan", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.read("r", "a1:v=1@10")
+		h.scan("r").Scan.Rows[0].Cells = cells("a1:v=1@11")
+	}},
+	{"row: versions out of order", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1")
+		h.write("r", "set b2:v=2")
+		h.read("r", "b2:v=2@10,1@10")
+	}},
+	{"row: timestamp from the past", "clocks", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = -stampSlack - 1
+	}},
+	{"row: timestamp from the future", "clocks", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = stampSlack + 1
+	}},
+	{"row: timestamp from the future that only a read shows", "clocks", func(h *history) {
+		h.create()
+		h.unknown("r", "set a1:v=1")
+		h.read("r", fmt.Sprintf("a1:v=1@%d", stampSlack+1))
 	}},
 	{"row: timestamps of two lives", "", func(h *history) {
 		h.create()

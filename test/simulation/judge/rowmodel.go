@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,17 +15,27 @@ type rowState struct {
 	table    bool
 	families []string // sorted
 	cells    []workload.Cell
+	last     int64 // the last server timestamp that is known
 }
 
 func cellsEqual(a, b []workload.Cell) bool {
 	return slices.EqualFunc(a, b, func(x, y workload.Cell) bool { return x.Column == y.Column && slices.Equal(x.Values, y.Values) })
 }
 
+// shows reports whether a read returns these cells. A timestamp that is not known may be any.
+func shows(cells, read []workload.Cell) bool {
+	return cellsEqual(cells, read) && slices.EqualFunc(cells, read, func(x, y workload.Cell) bool {
+		return len(y.Stamps) == 0 || slices.EqualFunc(x.Stamps, y.Stamps, func(known, read int64) bool { return known == 0 || known == read })
+	})
+}
+
 // rowModel is the model of a row with its table.
 var rowModel = model[rowState]{
 	step: rowStep,
 	equal: func(a, b rowState) bool {
-		return a.table == b.table && slices.Equal(a.families, b.families) && cellsEqual(a.cells, b.cells)
+		return a.table == b.table && a.last == b.last && slices.Equal(a.families, b.families) && slices.EqualFunc(a.cells, b.cells, func(x, y workload.Cell) bool {
+			return x.Column == y.Column && slices.Equal(x.Values, y.Values) && slices.Equal(x.Stamps, y.Stamps)
+		})
 	},
 }
 
@@ -48,20 +59,20 @@ func (s rowState) apply(op *workload.Op) (next rowState, ok bool) {
 	known := op.Outcome == workload.OK
 	switch op.Kind {
 	case workload.Read:
-		return s, cellsEqual(s.of(op.Families), op.Cells)
+		return s, shows(s.of(op.Families), op.Cells)
 	case workload.Write:
-		return s.change(op.Changes)
+		return s.change(op.Changes, op.Stamp)
 	case workload.Check:
 		matched := s.matches(op.Predicate)
 		if known && matched != op.Matched {
 			return s, false
 		}
 		if matched {
-			return s.change(op.Changes)
+			return s.change(op.Changes, op.Stamp)
 		}
-		return s.change(op.Otherwise)
+		return s.change(op.Otherwise, op.Stamp)
 	case workload.Modify:
-		if next, ok = s.change(op.Changes); !ok || !known {
+		if next, ok = s.change(op.Changes, op.Stamp); !ok || !known {
 			return next, ok
 		}
 		column := op.Changes[0].Column
@@ -133,21 +144,25 @@ func (s rowState) matches(p *workload.Predicate) bool {
 	return i >= 0 && (p.Value == "" || s.cells[i].Values[0] == p.Value)
 }
 
-// change applies changes in order, all or none.
-func (s rowState) change(changes []workload.Change) (next rowState, ok bool) {
+// change applies changes in order, all or none. stamp is the server's timestamp of those without one; 0 if it is not known.
+func (s rowState) change(changes []workload.Change, stamp int64) (next rowState, ok bool) {
+	if stamp != 0 && s.last != 0 && stamp <= s.last {
+		return s, false
+	}
 	next = s
+	next.last = cmp.Or(stamp, s.last)
 	for _, x := range changes {
 		if x.Kind != workload.DeleteRow && !slices.Contains(s.families, familyOf(x.Column)) {
 			return s, false
 		}
 		switch x.Kind {
 		case workload.Set:
-			next.cells = next.with(x.Column, x.Value)
+			next.cells = next.with(x.Column, x.Value, stamp)
 		case workload.Append:
-			next.cells = next.with(x.Column, next.newest(x.Column)+x.Value)
+			next.cells = next.with(x.Column, next.newest(x.Column)+x.Value, stamp)
 		case workload.Increment:
 			n, _ := strconv.ParseInt(next.newest(x.Column), 10, 64) // a missing value counts as 0
-			next.cells = next.with(x.Column, strconv.FormatInt(n+x.N, 10))
+			next.cells = next.with(x.Column, strconv.FormatInt(n+x.N, 10), stamp)
 		case workload.DeleteColumn:
 			next.cells = next.without(x.Column, false)
 		case workload.DeleteCells:
@@ -160,14 +175,16 @@ func (s rowState) change(changes []workload.Change) (next rowState, ok bool) {
 }
 
 // with returns the cells with a new version of a column.
-func (s rowState) with(column, value string) []workload.Cell {
+func (s rowState) with(column, value string, stamp int64) []workload.Cell {
 	cells := slices.Clone(s.cells)
 	i, found := slices.BinarySearchFunc(cells, column, func(c workload.Cell, column string) int { return compareColumns(c.Column, column) })
 	if !found {
 		cells = slices.Insert(cells, i, workload.Cell{Column: column})
 	}
 	values := append([]string{value}, cells[i].Values...)
-	cells[i].Values = values[:min(len(values), workload.FamilyVersions(familyOf(column)))]
+	stamps := append([]int64{stamp}, cells[i].Stamps...)
+	n := min(len(values), workload.FamilyVersions(familyOf(column)))
+	cells[i].Values, cells[i].Stamps = values[:n], stamps[:n]
 	return cells
 }
 

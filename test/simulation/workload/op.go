@@ -86,8 +86,9 @@ type Op struct {
 	Otherwise []Change // of a Check whose predicate does not hold
 	Predicate *Predicate
 	Matched   bool
-	Stamp     int64  // the server's timestamp of a Write; 0: not known
-	Cells     []Cell // the result of a Read, and of a Modify
+	// Stamp is the server's timestamp of a Write or a Modify, see Cell.Stamps; 0: not known, or there is none.
+	Stamp int64
+	Cells []Cell // the result of a Read, and of a Modify
 
 	Scan  *Scan
 	File  *File
@@ -166,6 +167,8 @@ type Predicate struct{ Column, Value string }
 type Cell struct {
 	Column string
 	Values []string
+	// Stamps are the timestamps of the values, in µs since the start of the history.
+	Stamps []int64
 }
 
 // Scan is a scan of the rows in [Start, End); an empty End means unbounded.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -104,7 +105,11 @@ func (c *rowClient) write(ctx context.Context, t *TablePlan, row string, changes
 	op := c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes})
 	stamp := int64(0)
 	err := c.db.Table(t.Name).Apply(ctx, mutation(row, changes), client.ReturnTimestamp(&stamp))
-	op.Stamp = stamp
+	if stamp != 0 {
+		op.Stamp = c.history.stamp(stamp)
+	} else if err == nil && slices.ContainsFunc(changes, func(x Change) bool { return x.Kind == Set }) {
+		op.Bad = "the answer to a write has no timestamp"
+	}
 	return c.history.End(op, err)
 }
 
@@ -186,7 +191,9 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 		rule = client.AppendRule(x.Column, []byte(x.Value))
 	}
 	row, err := c.db.Table(t.Name).ReadModifyWrite(ctx, op.Row, rule)
-	op.Cells = cellsOf(row)
+	if op.Cells = c.history.cells(row); len(op.Cells) == 1 {
+		op.Stamp = op.Cells[0].Stamps[0]
+	}
 	c.history.End(op, err)
 }
 
@@ -194,7 +201,7 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 func (c *rowClient) readColumn(ctx context.Context, t *TablePlan, row string, final bool) Op {
 	op := c.begin(Op{Kind: Read, Table: t.Name, Row: row, Final: final, Families: []string{c.column(t)}})
 	found, err := c.db.Table(t.Name).Get(ctx, row, client.Columns(op.Families...))
-	op.Cells = cellsOf(found)
+	op.Cells = c.history.cells(found)
 	return c.history.End(op, err)
 }
 
@@ -212,7 +219,7 @@ func (c *rowClient) read(ctx context.Context, t *TablePlan, row string, final bo
 	}
 	op = c.begin(op)
 	found, err := c.db.Table(t.Name).Get(ctx, row, opts...)
-	op.Cells = cellsOf(found)
+	op.Cells = c.history.cells(found)
 	return c.history.End(op, err)
 }
 
@@ -251,7 +258,7 @@ func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool)
 		if !final && len(result.Rows) == slow && c.r.IntN(4) == 0 {
 			c.pause(ctx, c.plan.Slow)
 		}
-		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), cellsOf(rows.Row())})
+		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), c.history.cells(rows.Row())})
 		if !final && c.r.IntN(30) == 0 {
 			c.pause(ctx, c.plan.Pace) // the application is slow
 		}
