@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,11 +40,15 @@ func (h *history) create() *workload.Op {
 
 func (h *history) drop() *workload.Op { return h.add(workload.Op{Kind: workload.Drop}) }
 
+// explicitTimes are timestamps that clients set.
+var explicitTimes = map[string]int64{"past0": -86_400_000_000, "past1": -86_399_999_999, "future0": 86_400_000_000}
+
 func changes(text ...string) (all []workload.Change) {
 	for _, t := range text {
 		kind, rest, _ := strings.Cut(t, " ")
 		column, value, _ := strings.Cut(rest, "=")
-		x := workload.Change{Kind: workload.Set, Column: column, Value: value}
+		value, at, _ := strings.Cut(value, "@")
+		x := workload.Change{Kind: workload.Set, Column: column, Value: value, At: explicitTimes[at]}
 		switch kind {
 		case "del":
 			x.Kind = workload.DeleteColumn
@@ -51,6 +56,8 @@ func changes(text ...string) (all []workload.Change) {
 			x.Kind = workload.DeleteCells
 		case "delrow":
 			x.Kind = workload.DeleteRow
+		case "delpast":
+			x.Kind, x.From, x.To = workload.DeleteVersions, math.MinInt64, 0
 		case "incr":
 			x.Kind, x.Value, x.N = workload.Increment, "", int64(len(value))
 		case "append":
@@ -359,6 +366,66 @@ var rowTests = []judged{
 		h.drop()
 		h.create()
 		h.write("r", "set a1:v=2").Stamp = 9
+	}},
+	{"row: timestamps that clients set", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1@past1")
+		h.write("r", "set b2:v=2").Stamp = 10
+		h.write("r", "set b2:v=3@past0") // out at once
+		h.read("r", "b2:v=2@10,1@-86399999999")
+		h.write("r", "set b2:v=4@future0")
+		h.write("r", "set b2:v=5@future0", "set b2:v=6").Stamp = 15
+		h.read("r", "b2:v=5@86400000000,6@15")
+		h.modify("append b2:log=a;", "a;@20").Stamp = 20
+		h.write("r", "set b2:log=b;@future0")
+		h.modify("append b2:log=c;", "b;c;@86400000000")
+		h.read("r", "b2:log=b;c;@86400000000,a;@20", "b2:v=5,6")
+	}},
+	{"row: several changes of a column", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1", "set b2:v=2", "set b2:w=3", "del b2:w", "set b2:w=4")
+		h.read("r", "b2:v=2", "b2:w=4")
+		h.write("r", "set b2:v=5", "del b2:v")
+		h.read("r", "b2:w=4")
+	}},
+	{"row: a set that a deletion before it covers", "rows", func(h *history) {
+		h.create()
+		h.write("r", "del b2:w", "set b2:w=4")
+		h.read("r")
+	}},
+	{"row: a set that a deletion after it does not cover", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set b2:w=4", "del b2:w")
+		h.read("r", "b2:w=4")
+	}},
+	{"row: two values with one timestamp", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1@past0")
+		h.write("r", "set b2:v=2@past0")
+		h.read("r", "b2:v=2,1")
+	}},
+	{"row: deleted versions", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1@past1")
+		h.write("r", "set b2:v=2@past0")
+		h.write("r", "delpast b2:v")
+		h.read("r")
+		h.write("r", "set b2:v=3@past1", "set b2:v=4")
+		h.write("r", "delpast b2:v")
+		h.read("r", "b2:v=4")
+	}},
+	{"row: a version that reappears", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1")
+		h.write("r", "set b2:v=2@past1", "set b2:v=3@past0") // 3 is out at once
+		h.write("r", "delpast b2:v")
+		h.write("r", "set b2:v=4@past1")
+		h.read("r", "b2:v=1,3")
+	}},
+	{"row: another timestamp than the client set", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1@past0")
+		h.read("r", "a1:v=1@5")
 	}},
 	{"client: corrupt", "clients", func(h *history) {
 		h.create()

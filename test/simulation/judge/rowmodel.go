@@ -75,8 +75,7 @@ func (s rowState) apply(op *workload.Op) (next rowState, ok bool) {
 		if next, ok = s.change(op.Changes, op.Stamp); !ok || !known {
 			return next, ok
 		}
-		column := op.Changes[0].Column
-		return next, len(op.Cells) == 1 && op.Cells[0].Column == column && op.Cells[0].Values[0] == next.newest(column)
+		return next, shows(next.newestOf(op.Changes[0].Column), op.Cells)
 	}
 	return s, false
 }
@@ -135,6 +134,12 @@ func (s rowState) newest(column string) string {
 	return ""
 }
 
+// newestOf returns a column with its newest value only.
+func (s rowState) newestOf(column string) []workload.Cell {
+	c := s.cells[s.index(column)]
+	return []workload.Cell{{Column: column, Values: c.Values[:1], Stamps: c.Stamps[:1]}}
+}
+
 func (s rowState) index(column string) int {
 	return slices.IndexFunc(s.cells, func(c workload.Cell) bool { return c.Column == column })
 }
@@ -151,20 +156,27 @@ func (s rowState) change(changes []workload.Change, stamp int64) (next rowState,
 	}
 	next = s
 	next.last = cmp.Or(stamp, s.last)
-	for _, x := range changes {
+	for i, x := range changes {
 		if x.Kind != workload.DeleteRow && !slices.Contains(s.families, familyOf(x.Column)) {
 			return s, false
 		}
 		switch x.Kind {
 		case workload.Set:
-			next.cells = next.with(x.Column, x.Value, stamp)
+			at := cmp.Or(x.At, stamp)
+			next.cells = next.with(x.Column, x.Value, at, func(old version) bool {
+				return x.At != 0 && old.stamp == at || x.At == 0 && slices.ContainsFunc(changes[:i], func(before workload.Change) bool {
+					return before.Kind == workload.Set && before.At == 0 && before.Column == x.Column && before.Value == old.value
+				})
+			})
 		case workload.Append:
-			next.cells = next.with(x.Column, next.newest(x.Column)+x.Value, stamp)
+			next.cells = next.modified(x.Column, next.newest(x.Column)+x.Value, stamp)
 		case workload.Increment:
 			n, _ := strconv.ParseInt(next.newest(x.Column), 10, 64) // a missing value counts as 0
-			next.cells = next.with(x.Column, strconv.FormatInt(n+x.N, 10), stamp)
+			next.cells = next.modified(x.Column, strconv.FormatInt(n+x.N, 10), stamp)
 		case workload.DeleteColumn:
 			next.cells = next.without(x.Column, false)
+		case workload.DeleteVersions:
+			next.cells = next.withoutVersions(x.Column, x.From, x.To)
 		case workload.DeleteCells:
 			next.cells = next.without(x.Column, true)
 		case workload.DeleteRow:
@@ -174,17 +186,68 @@ func (s rowState) change(changes []workload.Change, stamp int64) (next rowState,
 	return next, true
 }
 
-// with returns the cells with a new version of a column.
-func (s rowState) with(column, value string, stamp int64) []workload.Cell {
-	cells := slices.Clone(s.cells)
-	i, found := slices.BinarySearchFunc(cells, column, func(c workload.Cell, column string) int { return compareColumns(c.Column, column) })
-	if !found {
-		cells = slices.Insert(cells, i, workload.Cell{Column: column})
+// version is a value with its timestamp; 0 is a server's that is not known.
+type version struct {
+	value string
+	stamp int64
+}
+
+// order returns the place of a timestamp among the timestamps of a column: that of all of the server is 0, since these are in the order in
+// which they are assigned.
+func order(stamp int64) int64 {
+	if workload.Explicit(stamp) {
+		return stamp
 	}
-	values := append([]string{value}, cells[i].Values...)
-	stamps := append([]int64{stamp}, cells[i].Stamps...)
-	n := min(len(values), workload.FamilyVersions(familyOf(column)))
-	cells[i].Values, cells[i].Stamps = values[:n], stamps[:n]
+	return 0
+}
+
+// with returns the cells with a new version of a column. It replaces an old one that has the same timestamp.
+func (s rowState) with(column, value string, stamp int64, same func(old version) bool) []workload.Cell {
+	cells := slices.Clone(s.cells)
+	at, found := slices.BinarySearchFunc(cells, column, func(c workload.Cell, column string) int { return compareColumns(c.Column, column) })
+	if !found {
+		cells = slices.Insert(cells, at, workload.Cell{Column: column})
+	}
+	c := &cells[at]
+	i := 0
+	for i < len(c.Stamps) && order(c.Stamps[i]) > order(stamp) {
+		i++
+	}
+	end := i
+	if i < len(c.Stamps) && same(version{c.Values[i], c.Stamps[i]}) {
+		end++
+	}
+	c.Values, c.Stamps = slices.Replace(slices.Clone(c.Values), i, end, value), slices.Replace(slices.Clone(c.Stamps), i, end, stamp)
+	n := min(len(c.Values), workload.FamilyVersions(familyOf(column)))
+	c.Values, c.Stamps = c.Values[:n], c.Stamps[:n]
+	return cells
+}
+
+// modified returns the cells with a new version of a column that is made of the newest. It replaces one from the future.
+func (s rowState) modified(column, value string, stamp int64) []workload.Cell {
+	if i := s.index(column); i >= 0 && order(s.cells[i].Stamps[0]) > 0 {
+		stamp = s.cells[i].Stamps[0]
+	}
+	return s.with(column, value, stamp, func(old version) bool { return workload.Explicit(stamp) && old.stamp == stamp })
+}
+
+// withoutVersions returns the cells without the versions of a column whose timestamps are in [from, to).
+func (s rowState) withoutVersions(column string, from, to int64) []workload.Cell {
+	i := s.index(column)
+	if i < 0 {
+		return s.cells
+	}
+	left := workload.Cell{Column: column}
+	for n, stamp := range s.cells[i].Stamps {
+		if at := order(stamp); at < from || at >= to {
+			left.Values, left.Stamps = append(left.Values, s.cells[i].Values[n]), append(left.Stamps, stamp)
+		}
+	}
+	if len(left.Values) == 0 {
+		return s.without(column, false)
+	}
+	cells := slices.Clone(s.cells)
+	cells[i] = left
 	return cells
 }
 

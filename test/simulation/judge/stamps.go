@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,7 +37,7 @@ func learned(ops []workload.Op) []workload.Op {
 	ops, writers := slices.Clone(ops), map[string]int{}
 	for i := range ops {
 		for _, x := range slices.Concat(ops[i].Changes, ops[i].Otherwise) {
-			if x.Kind == workload.Set {
+			if x.Kind == workload.Set && x.At == 0 {
 				writers[x.Value] = i
 			}
 		}
@@ -82,7 +83,7 @@ func (o Options) clocks(ops []workload.Op) (all []Violation) {
 		}
 		eachCell(&op, func(row string, c *workload.Cell) {
 			for i, stamp := range c.Stamps {
-				if stamp > to(op.Return) {
+				if !workload.Explicit(stamp) && stamp > to(op.Return) {
 					all = append(all, violation("clocks", fmt.Sprintf("value %s of row %s of table %s is from the future: timestamp %d", c.Values[i], row, op.Table, stamp), op))
 				}
 			}
@@ -104,8 +105,8 @@ func cellTimestamps(ops []workload.Op) (all []Violation) {
 	seen := map[version]reading{}
 	for i := range ops {
 		for _, x := range slices.Concat(ops[i].Changes, ops[i].Otherwise) {
-			if x.Kind == workload.Set && ops[i].Stamp != 0 {
-				seen[version{place{ops[i].Table, ops[i].Row}, x.Column, x.Value}] = reading{ops[i].Stamp, i}
+			if stamp := cmp.Or(x.At, ops[i].Stamp); x.Kind == workload.Set && stamp != 0 {
+				seen[version{place{ops[i].Table, ops[i].Row}, x.Column, x.Value}] = reading{stamp, i}
 			}
 		}
 	}
