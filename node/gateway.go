@@ -39,7 +39,8 @@ func (p *bigtablePort) open(ctx context.Context, n *Node) (err error) {
 	p.addr = l.Addr()
 	p.server = server.New(server.Config{
 		Logger: n.log.With("part", "bigtable"), MemoryBytes: n.cfg.budget().Gateway,
-		Data: bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return p.client.Table(name), nil }},
+		Data: bigtable.Config{Open: func(_ context.Context, name string) (bigtable.Table, error) { return p.client.Table(name), nil },
+			Peer: bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone}},
 		Admin: bigtableadmin.Config{Open: func(context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			return p.client.Tables(), p.client.Nodes(), nil
 		}},

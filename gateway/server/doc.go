@@ -12,6 +12,9 @@
 // with the largest charge is closed. Calls, connections, and reads of many rows are charged with
 // estimates; a call for which there is no memory is rejected with UNAVAILABLE and a RetryInfo.
 //
+// A session is a call that stays: its messages are charged until they are answered. Sessions may take a
+// quarter of the limit.
+//
 // What arrives for a call before it is counted, and a read row that is larger than a message, are not
 // charged.
 //

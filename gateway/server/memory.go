@@ -31,7 +31,9 @@ type memory struct {
 		sync.Mutex
 		used  int64
 		conns map[*conn]bool
-		freed chan struct{} // closed at the next release; nil if nothing waits for it
+		// sessions is the number of sessions, which are calls, too.
+		sessions int
+		freed    chan struct{} // closed at the next release; nil if nothing waits for it
 	}
 }
 
