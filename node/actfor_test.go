@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// TestActFor (AF1): only a node may state for whom it uses a connection, once, and has the rights of that user from then on.
+// TestActFor (AF1): only a node may act for a user on a connection, for one, and has the rights of that user from then on.
 func TestActFor(t *testing.T) {
 	t.Parallel()
 	f, first, _ := secureTestCluster(t, 1)
@@ -43,7 +43,9 @@ func TestActFor(t *testing.T) {
 		t.Errorf("a user acts for itself: %v, want %v", err, api.ErrPermission)
 	}
 	c := connect(client.Config{Credential: first.Credential})
-	list := func() error { return api.FromRPC(c.Call(ctx, "tablet.held", func(e *wire.Encoder) { e.Array(0) }, nil)) }
+	list := func() error {
+		return api.FromRPC(c.Call(ctx, "tablet.held", func(e *wire.Encoder) { e.Array(0) }, nil))
+	}
 	if err := list(); errors.Is(err, api.ErrPermission) {
 		t.Errorf("a node: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/bigtable"
 	"github.com/steledb/stele/node/bigtableport"
 )
 
@@ -26,6 +27,7 @@ func openBigtable(n *Node) (*bigtableport.Port, error) {
 		MemoryBytes: n.cfg.budget().Gateway, Authz: n.authz, Tokens: n.tokenAuth, NodeAddr: n.RPCAddr(),
 		Client: client.Config{Dial: connector{n}.toAny, Logger: log, SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout},
 		Failed: n.life.fail,
+		Peer:   bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone},
 	})
 }
 

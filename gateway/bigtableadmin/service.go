@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/names"
 	"github.com/steledb/stele/table"
 )
 
@@ -39,7 +40,7 @@ type Config struct {
 
 // Ids of what an instance contains.
 const (
-	clusterID         = "stele"
+	clusterID         = names.ClusterID
 	appProfileID      = "default"
 	defaultInstanceID = "default"
 )

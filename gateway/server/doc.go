@@ -16,6 +16,9 @@
 // has then is not more than what is left for others. The connections of an owner that has received more
 // than half of the limit wait on their own. An owner has at most half of the connections.
 //
+// A session is a call that stays: its messages are charged until they are answered. Sessions may take a
+// quarter of the limit.
+//
 // What arrives for a call before it is counted, and a read row that is larger than a message, are not
 // charged.
 //

@@ -32,7 +32,9 @@ type memory struct {
 		used   int64
 		owners map[string]int64 // the part of used that each owner has, unless it is 0
 		conns  map[*conn]bool
-		freed  chan struct{} // closed at the next release; nil if nothing waits for it
+		// sessions is the number of sessions, which are calls, too.
+		sessions int
+		freed    chan struct{} // closed at the next release; nil if nothing waits for it
 	}
 }
 

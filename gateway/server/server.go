@@ -49,6 +49,7 @@ func ConnsMax(memoryBytes int64) int { return connsMax(memoryBytes) }
 // Server serves the API. It is created by New.
 type Server struct {
 	grpc   *grpc.Server
+	data   *bigtable.Service
 	memory *memory
 	caller func(net.Conn) Caller
 }
@@ -62,9 +63,10 @@ func New(cfg Config) *Server {
 		cfg.MemoryBytes = memoryDefault
 	}
 	m := newMemory(cfg.MemoryBytes)
-	cfg.Data.Reserve = m.reserve
+	cfg.Data.Reserve, cfg.Data.Sessions = m.reserve, m
+	data := bigtable.New(cfg.Data)
 	g := guard{cfg.Logger}
-	s := &Server{memory: m, caller: cfg.Caller, grpc: grpc.NewServer(
+	s := &Server{memory: m, data: data, caller: cfg.Caller, grpc: grpc.NewServer(
 		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
@@ -73,8 +75,9 @@ func New(cfg Config) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax}),
 		grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.UnknownServiceHandler(unknown),
+		grpc.ChainUnaryInterceptor(data.Unary), grpc.ChainStreamInterceptor(data.Stream),
 	)}
-	bigtable.New(cfg.Data).Register(s.grpc)
+	data.Register(s.grpc)
 	bigtableadmin.New(cfg.Admin).Register(s.grpc)
 	return s
 }
@@ -87,10 +90,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown accepts no further calls, and waits for those in progress until ctx ends. Then it cancels
-// them.
+// Shutdown accepts no further calls, asks clients to close their sessions, and waits for both until ctx
+// ends. Then it cancels them.
 func (s *Server) Shutdown(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.grpc.Stop)
 	defer stop()
+	s.data.Drain()
 	s.grpc.GracefulStop()
 }

@@ -29,6 +29,8 @@ type Config struct {
 	// NodeAddr is the address of the node's own port, and Client the configuration of connections to nodes.
 	NodeAddr string
 	Client   client.Config
+	// Peer describes the node to clients.
+	Peer bigtable.Peer
 	// Failed is called if the port cannot be served any more.
 	Failed func(error)
 }
@@ -64,7 +66,7 @@ func Open(cfg Config) (*Port, error) {
 				return nil, err
 			}
 			return c.Table(name), nil
-		}},
+		}, Peer: cfg.Peer},
 		Admin: bigtableadmin.Config{Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			c, err := callerOf(ctx).admin(ctx)
 			if err != nil {
