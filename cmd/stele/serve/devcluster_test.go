@@ -33,7 +33,7 @@ func startDevCluster(t *testing.T, dir string) *devRun {
 	t.Helper()
 	// The command that TestMain makes is the first in the path.
 	r := &devRun{t: t, done: make(chan error, 1), cmd: exec.Command("stele", "serve", "--dev", "--nodes", "3", "--data-dir", dir,
-		"--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "off", "--memory", "256MiB", "--extent-size", "1MiB")}
+		"--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "off", "--bigtable", "off", "--memory", "256MiB", "--extent-size", "1MiB")}
 	var err error
 	if r.input, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
