@@ -12,6 +12,9 @@ import (
 // backupTime bounds how long a client waits for a backup, or tries to restore it and to read the restored table.
 const backupTime = 40 * time.Second
 
+// backupPause bounds the pauses between two uses of a backup.
+const backupPause = 5 * time.Second
+
 // backup makes a backup of a table, mostly while it is used, and restores it, sometimes twice. It deletes the backup, the restored tables, both
 // or neither. The restored tables are not written, so that each read of one must return the same.
 func (c *operator) backup(all context.Context) {
@@ -30,9 +33,9 @@ func (c *operator) backup(all context.Context) {
 	}
 	deleted := false
 	for range 1 + c.r.IntN(2) {
-		c.pause(all, c.plan.Slow)
+		c.pause(all, backupPause)
 		c.restoreBackup(all, b)
-		if !deleted && c.r.IntN(3) == 0 {
+		if !deleted && all.Err() == nil && c.r.IntN(3) == 0 {
 			deleted = true
 			c.deleteBackup(all, b)
 		}
@@ -93,7 +96,7 @@ func (c *operator) restoreBackup(all context.Context, b *Backup) {
 			op := c.begin(Op{Kind: Compact, Table: as})
 			c.history.End(op, c.db.Tablets().Compact(ctx, as, client.TabletRef{Row: c.row()}, c.r.IntN(2) == 0))
 		}
-		c.pause(ctx, c.plan.Slow)
+		c.pause(ctx, backupPause)
 	}
 	for c.r.IntN(3) > 0 && all.Err() == nil {
 		ctx, cancel := c.timeout(all)
