@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/steledb/stele/internal/planted"
 )
 
 // Tablet is one range of rows of one table, loaded on this server.
@@ -128,11 +130,13 @@ func (s *Server) Snapshot(ctx context.Context, r Ref) (*Meta, error) {
 
 // snapshot is one attempt of Snapshot.
 func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
-	if err := t.flush(ctx); err != nil {
-		return nil, err
+	if !planted.On(planted.BackupUnflushed) {
+		if err := t.flush(ctx); err != nil {
+			return nil, err
+		}
 	}
 	_, err = t.meta.changeIf(ctx, func(current *Meta) error {
-		if !current.shareable() {
+		if !current.shareable() || planted.On(planted.BackupUnshared) {
 			m = current
 			return errShared
 		}
