@@ -59,6 +59,7 @@ var requiredRights = map[string]string{
 	"drop_table":     adminTable,
 	"set_family":     adminTable,
 	"drop_family":    adminTable,
+	"alter_table":    adminTable,
 	"compact_table":  adminTable,
 	"split_tablet":   adminTable,
 	"move_tablet":    adminTable,
@@ -141,7 +142,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
-	create_table drop_table set_family drop_family remove_node grant revoke add_user revoke_user remove_user disable_user
+	create_table drop_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup
 `)
@@ -218,6 +219,7 @@ func TestGuardsOfChanges(t *testing.T) {
 var needLeader = map[string]authz.LeaderUse{
 	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
+	api.MethodAlterTable:   authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
 	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,

@@ -59,7 +59,7 @@
 //	GB2. The spans of a request ascend, do not overlap, and contain exactly the rows of the request.
 //	GB3. The chunks of a row begin with its key, family and qualifier, and end with its only commit.
 //	     If the client needs whole rows, they are in one message.
-//	GB4. MutateRows answers each index of the request once.
+//	GB4. MutateRows answers each index of the request once, unless the whole call fails.
 //	GB5. Of the virtual RPCs of a session, those up to the id in its GoAway are executed and answered
 //	     unless the session breaks, and no others.
 package bigtable

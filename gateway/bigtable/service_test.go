@@ -244,3 +244,32 @@ func TestClientConfiguration(t *testing.T) {
 		t.Errorf("a session without memory: %v", err)
 	}
 }
+
+// missingTable does not exist.
+type missingTable struct{ Table }
+
+func (missingTable) ApplyAll(_ context.Context, ms []*client.RowMutation, _ ...client.ApplyOption) error {
+	e := &client.BatchError{Errs: make([]error, len(ms)), Failed: len(ms)}
+	for i := range ms {
+		e.Errs[i] = client.ErrNoTable
+	}
+	return e
+}
+
+func (missingTable) Get(context.Context, string, ...client.ReadOption) (*table.Row, error) {
+	return nil, client.ErrNoTable
+}
+
+// TestMissingTable: a call fails as a whole if the table does not exist, whatever it is about.
+func TestMissingTable(t *testing.T) {
+	s := New(Config{Open: func(context.Context, string) (Table, error) { return missingTable{}, nil }})
+	entries := []*bigtablepb.MutateRowsRequest_Entry{{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}}, {RowKey: []byte("s"), Mutations: []*bigtablepb.Mutation{set(1)}}, {}}
+	write := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
+	if err := s.MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries}, write); status.Code(err) != codes.NotFound || len(write.sent) > 0 {
+		t.Errorf("%v, answers %v", err, write.sent)
+	}
+	empty := &bigtablepb.RowSet{RowRanges: []*bigtablepb.RowRange{{StartKey: &bigtablepb.RowRange_StartKeyClosed{StartKeyClosed: []byte("a")}, EndKey: &bigtablepb.RowRange_EndKeyOpen{EndKeyOpen: []byte("a")}}}}
+	if err := s.ReadRows(&bigtablepb.ReadRowsRequest{TableName: tableName, Rows: empty}, &answers[bigtablepb.ReadRowsResponse]{ctx: t.Context()}); status.Code(err) != codes.NotFound {
+		t.Errorf("a read of no rows: %v", err)
+	}
+}

@@ -19,8 +19,7 @@ type Tables interface {
 	List(ctx context.Context) ([]*table.Schema, error)
 	Describe(ctx context.Context, name string) (*client.TableInfo, error)
 	CreateFrom(ctx context.Context, name string, spec *client.TableSpec) (*table.Schema, error)
-	SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error)
-	DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error)
+	Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
 }
 

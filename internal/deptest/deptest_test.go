@@ -96,7 +96,7 @@ var commands = map[string][]string{
 	"config":      {},
 	"serve":       {"config"},
 	"tools":       {"config"}, // stele.yaml(5)
-	"access":      {}, "backups": {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+	"access":      {}, "backups": {}, "bench": {}, "bigtable": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
 }
 
 // TestCommands: the groups of commands are independent of each other, and only the program imports them.
