@@ -21,6 +21,8 @@ type Tables interface {
 	SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error)
 	DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
+	ClearRows(ctx context.Context, name, start, end string) error
+	ClearPrefix(ctx context.Context, name, prefix string) error
 }
 
 var _ Tables = client.Tables{}
