@@ -18,4 +18,5 @@
 //
 //	AF1. Only a node may act for a principal, and a connection acts for one principal at most, until it ends.
 //	AF2. A principal whose credential is revoked, or has expired, is rejected by its next call, on existing connections too.
+//	AF3. A connection that acts for a principal uses no memory and no connections that are reserved for nodes.
 package actfor
