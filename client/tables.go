@@ -78,11 +78,13 @@ type TableSpec struct {
 	SplitAt []string
 	// Granularity is that of the table's timestamps. Masters of earlier versions reject any but that of microseconds.
 	Granularity table.Granularity
+	// Protected means that the table cannot be dropped. Masters of earlier versions reject it.
+	Protected bool
 }
 
 // CreateFrom creates a table that a spec describes. Errors: those of CreateSplit.
 func (t Tables) CreateFrom(ctx context.Context, name string, spec *TableSpec) (*table.Schema, error) {
-	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity}
+	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity, Protected: spec.Protected}
 	for _, row := range spec.SplitAt {
 		req.SplitAt = append(req.SplitAt, []byte(row))
 	}
@@ -98,10 +100,17 @@ func (t Tables) SetFamily(ctx context.Context, tableName string, spec table.Fami
 }
 
 // DropFamily deletes a family of a table and all its cells. Errors: ErrNoTable, ErrNoFamily,
-// *AmbiguousError, and those of List.
+// ErrProtected, *AmbiguousError, and those of List.
 func (t Tables) DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error) {
 	req := api.NamesRequest{Names: []string{tableName, family}}
 	return t.alter(ctx, api.MethodDropFamily, req.Append)
+}
+
+// Alter makes a list of changes of a table's schema, one after the other, all at once or none of them. Errors: ErrNoFamily,
+// ErrProtected, table.ErrFamilyExists, and those of SetFamily; those about a change are in a *table.ElementError.
+func (t Tables) Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error) {
+	req := api.AlterTableRequest{Table: tableName, Changes: changes}
+	return t.alter(ctx, api.MethodAlterTable, req.Append)
 }
 
 // alter makes a call that changes a schema, and returns the new schema.
@@ -115,10 +124,24 @@ func (t Tables) alter(ctx context.Context, method string, encode func(*wire.Enco
 	return s, err
 }
 
-// Drop deletes a table and its contents. Errors: ErrNoTable, *AmbiguousError, and those of List.
+// Drop deletes a table and its contents. Errors: ErrNoTable, ErrProtected, *AmbiguousError, and those of List.
 func (t Tables) Drop(ctx context.Context, name string) error {
 	req := api.NamesRequest{Names: []string{name}}
 	return t.calls.do(ctx, &call{method: api.MethodDropTable, change: true, encode: req.Append})
+}
+
+// ClearRows deletes the rows start <= row < end of a table, an empty bound meaning none, in a time that depends on the number of
+// tablets and not on that of rows. Rows that are written after it has returned are kept. Each tablet is cleared at a moment of its own, and after an
+// error some may be cleared: the call may be repeated. The space of rows that share files with others is freed by the next
+// major compactions. Errors: ErrNoTable, ErrSystemTable, ErrOverloaded at too many cleared ranges, and those of List.
+func (t Tables) ClearRows(ctx context.Context, name, start, end string) error {
+	req := api.ClearRowsRequest{Table: name, Start: []byte(start), End: []byte(end)}
+	return t.calls.do(ctx, &call{method: api.MethodClearRows, change: true, safe: true, encode: req.Append})
+}
+
+// ClearPrefix is ClearRows for the rows whose keys begin with prefix.
+func (t Tables) ClearPrefix(ctx context.Context, name, prefix string) error {
+	return t.ClearRows(ctx, name, prefix, string(api.PrefixEnd([]byte(prefix))))
 }
 
 // Compact runs a minor compaction of the table's tablets. If major is set, it rewrites their

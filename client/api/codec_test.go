@@ -45,11 +45,15 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *SampleRowKeysRequest:
 		err = r.Decode(d, n, nil)
+	case *ClearRowsRequest:
+		err = r.Decode(d, n, nil)
 	case *NamesRequest:
 		err = r.Decode(d, n, MethodRoot, 1)
 	case *CreateTableRequest:
 		err = r.Decode(d, n)
 	case *SetFamilyRequest:
+		err = r.Decode(d, n)
+	case *AlterTableRequest:
 		err = r.Decode(d, n)
 	case *CreateTokenRequest:
 		err = r.Decode(d, n)
@@ -159,6 +163,11 @@ func goldenRequests() []struct {
 			"93 a5 7461626c65 a3 776562 83 a9 77726974655f6f7073 cd03e8 aa 726561645f6279746573 c0 a8 62757273745f6d73 cd07d0"},
 		{"create_backup", &CreateBackupRequest{Tables: []string{"t", "u"}, Keep: time.Second}, "92 92a174a175 81 a7 6b6565705f6d73 cd03e8"},
 		{"create_backup of all tables", &CreateBackupRequest{}, "91 90"},
+		{"alter_table", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAdd, Family: table.FamilySpec{Name: "f", GC: &gc}},
+			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true}}},
+			"92 a174 93 81a361646482a46e616d65a166a26763aa76657273696f6e733d33 81a464726f70a167 81a770726f74656374c3"},
+		{"create_table of a protected table", &CreateTableRequest{Name: "t", Protected: true},
+			"92 a174 83 a866616d696c69657390 a667726f75707390 b364656c6574696f6e5f70726f74656374696f6ec3"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
 		{"create_table of milliseconds", &CreateTableRequest{Name: "t", Granularity: table.GranularityMillis},
@@ -306,6 +315,15 @@ func TestWrongParameters(t *testing.T) {
 		{"misspelt key of a family", array(str("t"), option("compresion", "s2")), &SetFamilyRequest{}, CodeBadSchema},
 		{"unknown compression", array(str("t"), option("compression", "lz77")), &SetFamilyRequest{}, CodeBadSchema},
 		{"bad policy", array(str("t"), option("gc", "versions=0")), &SetFamilyRequest{}, CodeBadSchema},
+		{"a change of two keys", array(str("t"), func(e *wire.Encoder) {
+			e.Array(1)
+			e.Map(2)
+			str("drop")(e)
+			str("f")(e)
+			str("set")(e)
+			str("g")(e)
+		}), &AlterTableRequest{}, CodeBadSchema},
+		{"an unknown change", array(str("t"), func(e *wire.Encoder) { e.Array(1); option("rename", "g")(e) }), &AlterTableRequest{}, CodeBadSchema},
 		{"misspelt key of a table", array(str("t"), option("familes", nil)), &CreateTableRequest{}, CodeBadSchema},
 		{"empty rows are fine", array(str("t"), none), &ReadRowsRequest{}, nil},
 	} {
@@ -513,6 +531,25 @@ func TestNamesRoundTrip(t *testing.T) {
 		err := got.Decode(&d, d.Array(), MethodDescribeTable, len(test.r.Names))
 		if plain := !test.r.Major && !test.r.Undrain && !test.r.Force; (err == nil) != plain {
 			t.Errorf("an option of %s given to another method: %v", test.method, err)
+		}
+	}
+}
+
+func TestClearRowsRoundTrip(t *testing.T) {
+	for i, r := range []ClearRowsRequest{
+		{Table: "t"}, {Table: "t", Start: []byte("a")}, {Table: "t", End: []byte("a")}, {Table: "t", Start: []byte("a"), End: []byte("a\x00"), Options: Options{Timeout: time.Second}},
+	} {
+		var got ClearRowsRequest
+		if err := decodeInto(wiretest.Encode(r.Append), &got); err != nil || got.Table != "t" || string(got.Start) != string(r.Start) || string(got.End) != string(r.End) || got.Timeout != r.Timeout {
+			t.Errorf("request %d: %+v, %v", i, got, err)
+		}
+	}
+	for i, r := range []ClearRowsRequest{
+		{Table: "t", Start: []byte("b"), End: []byte("a")}, {Table: "t", Start: []byte("a"), End: []byte("a")}, {Table: "t", End: make([]byte, 64<<10+2)},
+	} {
+		var got ClearRowsRequest
+		if err := decodeInto(wiretest.Encode(r.Append), &got); err == nil {
+			t.Errorf("bad request %d is accepted", i)
 		}
 	}
 }

@@ -27,6 +27,8 @@ const (
 	MethodDropTable     = "drop_table"
 	MethodSetFamily     = "set_family"
 	MethodDropFamily    = "drop_family"
+	MethodAlterTable    = "alter_table"
+	MethodClearRows     = "clear_rows"
 	MethodCompactTable  = "compact_table"
 	MethodSplitTablet   = "split_tablet"
 	MethodMoveTablet    = "move_tablet"
@@ -80,7 +82,7 @@ func Methods() []string {
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
-		MethodSetFamily, MethodDropFamily, MethodCompactTable,
+		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/names"
 	"github.com/steledb/stele/table"
 )
 
@@ -18,9 +19,10 @@ type Tables interface {
 	List(ctx context.Context) ([]*table.Schema, error)
 	Describe(ctx context.Context, name string) (*client.TableInfo, error)
 	CreateFrom(ctx context.Context, name string, spec *client.TableSpec) (*table.Schema, error)
-	SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error)
-	DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error)
+	Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
+	ClearRows(ctx context.Context, name, start, end string) error
+	ClearPrefix(ctx context.Context, name, prefix string) error
 }
 
 var _ Tables = client.Tables{}
@@ -39,7 +41,7 @@ type Config struct {
 
 // Ids of what an instance contains.
 const (
-	clusterID         = "stele"
+	clusterID         = names.ClusterID
 	appProfileID      = "default"
 	defaultInstanceID = "default"
 )

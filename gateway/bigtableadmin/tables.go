@@ -66,7 +66,7 @@ func newTable(t *adminpb.Table) (spec *client.TableSpec, err error) {
 	if err := checkOptions(t); err != nil {
 		return nil, err
 	}
-	spec = &client.TableSpec{}
+	spec = &client.TableSpec{Protected: t.GetDeletionProtection()}
 	if spec.Granularity, err = granularityOf(t.GetGranularity()); err != nil {
 		return nil, err
 	}
@@ -100,8 +100,6 @@ func granularityOf(g adminpb.Table_TimestampGranularity) (table.Granularity, err
 // checkOptions rejects what a schema cannot store.
 func checkOptions(t *adminpb.Table) error {
 	switch {
-	case t.GetDeletionProtection():
-		return errcode.Unimplemented("Deletion protection is not supported.")
 	case t.GetChangeStreamConfig() != nil:
 		return errcode.Unimplemented("Change streams are not supported.")
 	case t.GetAutomatedBackupConfig() != nil:
@@ -182,7 +180,7 @@ func schemaOf(ctx context.Context, t Tables, name names.Table) (*table.Schema, e
 
 // describe returns a view of a table.
 func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *adminpb.Table {
-	t := &adminpb.Table{Name: name.String()}
+	t := &adminpb.Table{Name: name.String(), DeletionProtection: schema.Protected && view != adminpb.Table_NAME_ONLY}
 	if view == adminpb.Table_SCHEMA_VIEW || view == adminpb.Table_FULL {
 		t.Granularity = adminpb.Table_MICROS
 		if schema.Granularity == table.GranularityMillis {
@@ -195,7 +193,14 @@ func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *
 		}
 	}
 	if view == adminpb.Table_REPLICATION_VIEW || view == adminpb.Table_ENCRYPTION_VIEW || view == adminpb.Table_FULL {
-		t.ClusterStates = map[string]*adminpb.Table_ClusterState{clusterID: {ReplicationState: adminpb.Table_ClusterState_READY}}
+		state := &adminpb.Table_ClusterState{}
+		if view != adminpb.Table_ENCRYPTION_VIEW {
+			state.ReplicationState = adminpb.Table_ClusterState_READY
+		}
+		if view != adminpb.Table_REPLICATION_VIEW {
+			state.EncryptionInfo = []*adminpb.EncryptionInfo{{EncryptionType: adminpb.EncryptionInfo_GOOGLE_DEFAULT_ENCRYPTION}}
+		}
+		t.ClusterStates = map[string]*adminpb.Table_ClusterState{clusterID: state}
 	}
 	return t
 }
@@ -208,6 +213,29 @@ func (s *Service) DeleteTable(ctx context.Context, req *adminpb.DeleteTableReque
 	}
 	if err := t.Drop(ctx, name.ID); err != nil {
 		return nil, errcode.Convert(err, errcode.Once)
+	}
+	return &emptypb.Empty{}, nil
+}
+
+// DropRowRange implements adminpb.BigtableTableAdminServer.
+func (s *Service) DropRowRange(ctx context.Context, req *adminpb.DropRowRangeRequest) (*emptypb.Empty, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := schemaOf(ctx, t, name); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.GetDeleteAllDataFromTable():
+		err = t.ClearRows(ctx, name.ID, "", "")
+	case len(req.GetRowKeyPrefix()) == 0:
+		return nil, errcode.Invalid("missing row key prefix")
+	default:
+		err = t.ClearPrefix(ctx, name.ID, string(req.GetRowKeyPrefix()))
+	}
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
 	}
 	return &emptypb.Empty{}, nil
 }

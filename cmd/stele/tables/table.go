@@ -16,15 +16,15 @@ import (
 func tableCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Create, list, describe, drop and compact tables; split, move and merge tablets",
+		Short: "Create, list, describe, clear, drop and compact tables; split, move and merge tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableCompactCommand(a),
-		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a))
+	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a))
 	return cmd
 }
 
@@ -187,6 +187,9 @@ func tableDropCommand(a *cli.App) *cobra.Command {
 func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun bool) error {
 	info, err := describeTable(a, cmd, name)
 	if err != nil {
+		return err
+	}
+	if err := info.Schema.CheckDrop(); err != nil {
 		return err
 	}
 	what := fmt.Sprintf("table %s, with %s and %s on disk", name, cli.Plural(int64(len(info.Schema.Families)), "family"), cli.FormatSize(diskBytes(info, "")))
