@@ -61,9 +61,9 @@ func simulate(t *testing.T, o options) {
 	}
 }
 
-// TestSameHistory runs the first 50 seeds twice. Their histories must be equal in every event (SM6), and have no violation.
+// TestSameHistory runs the first 45 seeds twice. Their histories must be equal in every event (SM6), and have no violation.
 func TestSameHistory(t *testing.T) {
-	o := testOptions(50, 2*time.Second)
+	o := testOptions(45, 2*time.Second)
 	o.twice = true
 	simulate(t, o)
 }
@@ -72,7 +72,7 @@ func TestSameHistory(t *testing.T) {
 // long ones. Soaks run others.
 func TestSeeds(t *testing.T) {
 	o := testOptions(30, 2*time.Second)
-	o.from = 51
+	o.from = 46
 	simulate(t, o)
 	o = testOptions(5, 30*time.Second)
 	o.from = 201
