@@ -126,7 +126,7 @@ var requiredRights = map[string]string{
 var nodeMethods = strings.Fields(`
 	blob.abort blob.begin blob.check blob.copy blob.drop blob.drop_blob blob.list blob.piece blob.read blob.reread
 	blob.resume blob.seal blob.set_holders blob.stat blob.verify
-	cluster.hail cluster.hello cluster.join cluster.merge_tablets cluster.move_tablet cluster.nudge
+	cluster.act_for cluster.hail cluster.hello cluster.join cluster.merge_tablets cluster.move_tablet cluster.nudge
 	cluster.on_behalf cluster.promise cluster.quota_report cluster.start_voting cluster.unserved_tablets
 	cluster.who
 	log.append log.cut log.drop log.fence log.list log.open log.read log.refill log.stat log.verify

@@ -4,13 +4,8 @@ import (
 	"context"
 	"net"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/tap"
-
-	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/gateway/errcode"
 )
 
 // Sizes of HTTP/2 (RFC 9113).
@@ -29,10 +24,12 @@ const copies = 3
 type conn struct {
 	net.Conn
 	memory *memory
+	caller Caller // nil without Config.Caller
 	once   sync.Once
 
-	// charged and calls are guarded by memory.mu: the bytes that are charged, and the calls that have
-	// not ended.
+	// owner, charged and calls are guarded by memory.mu: the owner of the bytes, the bytes that are
+	// charged, and the calls that have not ended.
+	owner   string
 	charged int64
 	calls   int
 
@@ -50,7 +47,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if data := c.count(b[:n]); data > 0 {
 		if over := c.memory.received(c, copies*int64(data)); over != nil {
-			c.memory.stall(over)
+			c.memory.stall(c, over)
 		}
 	}
 	return n, err
@@ -80,7 +77,12 @@ func (c *conn) count(b []byte) (data int) {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.once.Do(func() { c.memory.remove(c) })
+	c.once.Do(func() {
+		c.memory.remove(c)
+		if c.caller != nil {
+			c.caller.Close()
+		}
+	})
 	return c.Conn.Close()
 }
 
@@ -88,6 +90,7 @@ func (c *conn) Close() error {
 type listener struct {
 	net.Listener
 	memory *memory
+	caller func(net.Conn) Caller // may be nil
 }
 
 // Accept implements net.Listener. It closes connections for which there is no memory.
@@ -99,6 +102,9 @@ func (l listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{Conn: nc, memory: l.memory, skip: prefaceBytes}
 		if l.memory.add(c) {
+			if l.caller != nil {
+				c.caller = l.caller(nc)
+			}
 			return c, nil
 		}
 		_ = nc.Close()
@@ -120,40 +126,12 @@ type call struct {
 	bytes int64 // of its request, as they are charged
 }
 
-// TagConn implements stats.Handler.
-func (a accountant) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	return context.WithValue(ctx, connKey{}, a.memory.find(info.RemoteAddr))
-}
-
-// find returns the connection with a remote address, or nil if it is closed.
-func (m *memory) find(remote net.Addr) *conn {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for c := range m.mu.conns {
-		if c.RemoteAddr().String() == remote.String() {
-			return c
-		}
-	}
-	return nil
-}
-
 // HandleConn implements stats.Handler.
 func (accountant) HandleConn(context.Context, stats.ConnStats) {}
 
-// tap rejects a call at its first frame if there is no memory for it.
-func (m *memory) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if m.crowded() {
-		return nil, errcode.Convert(&api.OverloadedError{Reason: "memory of calls", RetryAfter: time.Second}, errcode.Once)
-	}
-	return ctx, nil
-}
-
 // TagRPC implements stats.Handler.
 func (a accountant) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	c, _ := ctx.Value(connKey{}).(*conn)
-	if c == nil {
-		return ctx
-	}
+	c := ctx.Value(connKey{}).(*conn)
 	a.memory.began(c)
 	return context.WithValue(ctx, callKey{}, &call{conn: c})
 }

@@ -1,8 +1,8 @@
 // Package server is the gRPC server of Cloud Bigtable's API at one port of a node: it registers the
 // services of packages bigtable and bigtableadmin, and bounds connections, headers and messages.
 //
-// It serves plain connections, without authentication. A node without certificates may offer it on
-// loopback addresses only.
+// TLS, if any, ends below: the listener returns connections after their handshake. Config.Caller
+// authenticates the caller of each call, by the connection or by an access token in the call's headers.
 //
 // # Memory
 //
@@ -11,6 +11,10 @@
 // the limit, no connection is read, so that TCP makes clients wait. If that lasts 2 s, the connection
 // with the largest charge is closed. Calls, connections, and reads of many rows are charged with
 // estimates; a call for which there is no memory is rejected with UNAVAILABLE and a RetryInfo.
+//
+// The charges of all connections of an owner, a user, are one sum. A call is accepted if what its owner
+// has then is not more than what is left for others. The connections of an owner that has received more
+// than half of the limit wait on their own. An owner has at most half of the connections.
 //
 // A session is a call that stays: its messages are charged until they are answered. Sessions may take a
 // quarter of the limit.
@@ -29,5 +33,6 @@
 //	GS1. A panic in a handler fails its call with INTERNAL, and nothing else.
 //	GS2. The charges exceed the limit by at most one read of each connection, and the calls that begin
 //	     at the same time.
-//	GS3. A method that does not exist here is answered with UNIMPLEMENTED and a sentence.
+//	GS3. A call is authenticated before its request is received.
+//	GS4. A method that does not exist here is answered with UNIMPLEMENTED and a sentence.
 package server

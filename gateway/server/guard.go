@@ -45,7 +45,7 @@ func (g guard) panicked(method string, p any) error {
 	return status.Error(codes.Internal, "handler panicked")
 }
 
-// sentence replaces the text of generated code for methods that are not implemented (GS3).
+// sentence replaces the text of generated code for methods that are not implemented (GS4).
 func sentence(method string, err error) error {
 	if s, ok := status.FromError(err); ok && s.Code() == codes.Unimplemented && strings.HasSuffix(s.Message(), "not implemented") {
 		return unsupported(method)

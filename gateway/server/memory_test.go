@@ -185,25 +185,66 @@ func await(t *testing.T, holds func() bool) {
 func TestOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(2 * readBytes)
-		first, err := m.reserve(t.Context())
+		ctx := context.WithValue(t.Context(), connKey{}, &conn{})
+		first, err := m.reserve(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.reserve(t.Context()); err != nil {
+		if _, err := m.reserve(ctx); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := m.reserve(t.Context()); err == nil || time.Since(began) != overloadWait {
+		if _, err := m.reserve(ctx); err == nil || time.Since(began) != overloadWait {
 			t.Errorf("%v after %v, want an error after %v", err, time.Since(began), overloadWait)
 		}
 		time.AfterFunc(overloadWait/2, first)
-		if _, err := m.reserve(t.Context()); err != nil {
+		if _, err := m.reserve(ctx); err != nil {
 			t.Error(err)
 		}
-		if !m.crowded() {
+		if !m.crowded(&conn{}) {
 			t.Error("there is memory for another call")
 		}
 	})
+}
+
+// TestShares: an owner gets as much memory as it leaves to others, and half of the connections.
+func TestShares(t *testing.T) {
+	m := newMemory(16 * readBytes)
+	of := func(owner string) *conn {
+		c := &conn{}
+		if !m.add(c) || !m.own(c, owner) {
+			t.Fatal("no memory for a connection")
+		}
+		return c
+	}
+	take := func(c *conn) (n int) {
+		for ; !m.crowded(c); n++ {
+			if _, freed := m.tryTake(c, readBytes); freed != nil {
+				return n
+			}
+		}
+		return n
+	}
+	ann, bob, eve := of("ann"), of("bob"), of("eve")
+	for _, want := range []struct {
+		c *conn
+		n int
+	}{{ann, 7}, {bob, 4}, {eve, 2}, {ann, 0}} {
+		if n := take(want.c); n != want.n {
+			t.Errorf("%s got memory for %d reads, want %d", want.c.owner, n, want.n)
+		}
+	}
+	all := connsMax(m.limit)
+	for n := 2; n <= all/2; n++ {
+		of("ann")
+	}
+	c := &conn{}
+	if !m.add(c) || m.own(c, "ann") {
+		t.Error("an owner got more than half of the connections")
+	}
+	if m.own(c, "bob"); c.owner != "bob" {
+		t.Error("another owner got none")
+	}
 }
 
 // TestFrames: however the bytes of frames are divided among reads, the payload of DATA frames is counted.

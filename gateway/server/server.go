@@ -35,17 +35,23 @@ const (
 type Config struct {
 	Data  bigtable.Config
 	Admin bigtableadmin.Config
+	// Caller, unless it is nil, returns the caller of an accepted connection.
+	Caller func(net.Conn) Caller
 	// MemoryBytes bounds the memory of calls. Zero means 256 MiB.
 	MemoryBytes int64
 	// Logger gets panics of handlers. Nil discards them.
 	Logger *slog.Logger
 }
 
+// ConnsMax returns the number of connections of a server with that Config.MemoryBytes.
+func ConnsMax(memoryBytes int64) int { return connsMax(memoryBytes) }
+
 // Server serves the API. It is created by New.
 type Server struct {
 	grpc   *grpc.Server
 	data   *bigtable.Service
 	memory *memory
+	caller func(net.Conn) Caller
 }
 
 // New returns a server that does not listen yet.
@@ -60,7 +66,8 @@ func New(cfg Config) *Server {
 	cfg.Data.Reserve, cfg.Data.Sessions = m.reserve, m
 	data := bigtable.New(cfg.Data)
 	g := guard{cfg.Logger}
-	s := &Server{memory: m, data: data, grpc: grpc.NewServer(
+	s := &Server{memory: m, data: data, caller: cfg.Caller, grpc: grpc.NewServer(
+		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
 		grpc.StatsHandler(accountant{m}), grpc.InTapHandle(m.tap),
@@ -77,7 +84,7 @@ func New(cfg Config) *Server {
 
 // Serve serves the connections of a listener, which it closes, until Shutdown. Then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(listener{l, s.memory}); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(listener{l, s.memory, s.caller}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil

@@ -32,5 +32,5 @@ func (m *memory) Settle(ctx context.Context) {
 	n := min(k.bytes, k.conn.charged)
 	k.bytes = 0
 	k.conn.charged -= n
-	m.releaseLocked(n)
+	m.releaseLocked(k.conn.owner, n)
 }

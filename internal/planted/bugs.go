@@ -114,6 +114,14 @@ const (
 	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before. Breaks: a later write has the later timestamp.
 	ClockOnly Bug = "clock-alone"
+	// StampsRounded: the log of a dead server is sorted with timestamps that are rounded down to milliseconds. Breaks: the timestamp
+	// of a cell never changes.
+	StampsRounded Bug = "stamps-rounded"
+	// DeletionsLast: the deletions of a mutation are made after its other changes. Breaks: the changes of a mutation apply in order.
+	DeletionsLast Bug = "deletions-last"
+	// VersionsReappear: a version that was collected because newer ones existed is live again once these were deleted. Breaks: what a
+	// read returns does not depend on compactions.
+	VersionsReappear Bug = "versions-reappear"
 	// SplitWithoutBounds: the parts of a split tablet include all rows of its files instead of only
 	// their own. Breaks: deleted rows stay deleted.
 	SplitWithoutBounds Bug = "split-without-bounds"
@@ -238,7 +246,7 @@ var all = []Bug{
 	VotersFrozen, FailingServerLightest, LoadBeforeSorted, LogsRemovedEarly, FormerMaster, MetadataUnchecked,
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
-	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly,
+	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
 	SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
 	BlockedForEver,

@@ -92,22 +92,3 @@ func readsOf(op *workload.Op, known []string) (reads []workload.Op) {
 	}
 	return reads
 }
-
-// timestamps returns server timestamps of a row that do not grow, in one life of its table.
-func timestamps(ops []workload.Op) (all []Violation) {
-	last, drops := map[place][]workload.Op{}, dropsOf(ops)
-	for _, op := range ops {
-		if op.Kind != workload.Write || op.Stamp == 0 || op.Outcome != workload.OK {
-			continue
-		}
-		p := place{op.Table, op.Row}
-		for _, before := range last[p] {
-			if before.Return < op.Call && before.Stamp >= op.Stamp && !drops.during(op.Table, before.Call, op.Return) {
-				all = append(all, violation("timestamps", fmt.Sprintf("row %s of table %s: timestamp %d is assigned after %d", op.Row, op.Table, op.Stamp, before.Stamp), before, op))
-				break
-			}
-		}
-		last[p] = append(last[p], op)
-	}
-	return all
-}

@@ -115,7 +115,7 @@ func (c *reader) readDeleted(ctx context.Context) error {
 	for i := len(ops) - 1; i >= 0 && n < deletedMax; i-- {
 		op := &ops[i]
 		t := slices.IndexFunc(c.plan.Tables, func(t TablePlan) bool { return t.Name == op.Table })
-		if op.Kind != Write || t < 0 || !slices.ContainsFunc(op.Changes, func(x Change) bool { return x.Kind == DeleteRow || x.Kind == DeleteCells }) {
+		if op.Kind != Write || t < 0 || !slices.ContainsFunc(op.Changes, func(x Change) bool { return x.Kind == DeleteRow || x.Kind == DeleteCells || x.Kind == DeleteVersions }) {
 			continue
 		}
 		n++

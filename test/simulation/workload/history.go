@@ -50,6 +50,9 @@ func (h *History) Now() int64 {
 	return h.nowLocked()
 }
 
+// stamp returns a timestamp of a cell in µs since the start of the history.
+func (h *History) stamp(timestamp int64) int64 { return timestamp - h.started.UnixMicro() }
+
 func (h *History) nowLocked() int64 {
 	h.mu.last = max(h.mu.last+1, int64(time.Since(h.started)))
 	return h.mu.last

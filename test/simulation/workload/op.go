@@ -86,8 +86,9 @@ type Op struct {
 	Otherwise []Change // of a Check whose predicate does not hold
 	Predicate *Predicate
 	Matched   bool
-	Stamp     int64  // the server's timestamp of a Write; 0: not known
-	Cells     []Cell // the result of a Read, and of a Modify
+	// Stamp is the server's timestamp of a Write or a Modify, see Cell.Stamps; 0: not known, or there is none.
+	Stamp int64
+	Cells []Cell // the result of a Read, and of a Modify
 
 	Scan  *Scan
 	File  *File
@@ -141,12 +142,13 @@ type ChangeKind string
 
 // The kinds of changes.
 const (
-	Set          ChangeKind = "set"
-	DeleteColumn ChangeKind = "delete column"
-	DeleteCells  ChangeKind = "delete family"
-	DeleteRow    ChangeKind = "delete row"
-	Increment    ChangeKind = "increment"
-	Append       ChangeKind = "append"
+	Set            ChangeKind = "set"
+	DeleteColumn   ChangeKind = "delete column"
+	DeleteVersions ChangeKind = "delete versions" // of a column, with timestamps in [From, To)
+	DeleteCells    ChangeKind = "delete family"
+	DeleteRow      ChangeKind = "delete row"
+	Increment      ChangeKind = "increment"
+	Append         ChangeKind = "append"
 )
 
 // Change is a part of a mutation or a rule. Column is a family for DeleteCells.
@@ -156,6 +158,9 @@ type Change struct {
 	// Value is the name of the value that is set, or the bytes that are appended.
 	Value string
 	N     int64 // of an Increment
+	// At is the timestamp of a Set, see Cell.Stamps; 0 means the server's. From and To are the bounds of DeleteVersions: math.MinInt64 and
+	// math.MaxInt64 mean none.
+	At, From, To int64
 }
 
 // Predicate is the condition of a Check: the newest value of a column has this name or, if the name
@@ -166,6 +171,8 @@ type Predicate struct{ Column, Value string }
 type Cell struct {
 	Column string
 	Values []string
+	// Stamps are the timestamps of the values, in µs since the start of the history.
+	Stamps []int64
 }
 
 // Scan is a scan of the rows in [Start, End); an empty End means unbounded.

@@ -20,6 +20,7 @@ const (
 	Counters    Feature = "counters"
 	Appends     Feature = "appends"
 	Deletes     Feature = "deletes"
+	Stamps      Feature = "stamps" // timestamps that clients set, and several changes of a column
 	Scans       Feature = "scans"
 	Files       Feature = "files"
 	Locks       Feature = "locks"
@@ -52,6 +53,7 @@ var features = []struct {
 	{Counters, 50, 80, false},
 	{Appends, 40, 40, false},
 	{Deletes, 60, 60, false},
+	{Stamps, 50, 80, false},
 	{Scans, 70, 60, false},
 	{Files, 60, 120, false},
 	{Locks, 60, 30, false},

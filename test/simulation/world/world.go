@@ -55,13 +55,16 @@ type World struct {
 	opened    time.Duration // when the history of the clients began
 	// peaceFrom and peaceTo are when clients first worked without faults.
 	peaceFrom, peaceTo time.Duration
-	secured            *secured // nil in an open cluster
-	created            int      // hosts
-	done               chan struct{}
-	operating          bool            // an operator changes the members of the cluster
-	quiet              bool            // no fault begins, for the sake of an operator
-	complete           map[uint64]bool // tables that have had all tablets (SW3)
-	sampled            int             // number of the last sample of served tablets
+	// clockLow and clockHigh are the steps of clocks that were the farthest; drifted is set if a clock has drifted.
+	clockLow, clockHigh time.Duration
+	drifted             bool
+	secured             *secured // nil in an open cluster
+	created             int      // hosts
+	done                chan struct{}
+	operating           bool            // an operator changes the members of the cluster
+	quiet               bool            // no fault begins, for the sake of an operator
+	complete            map[uint64]bool // tables that have had all tablets (SW3)
+	sampled             int             // number of the last sample of served tablets
 	// states are those of the lock service after entries of its log, until it is recovered.
 	states    map[uint64]voterState
 	recovered bool
@@ -312,7 +315,8 @@ func (w *World) lastErrors(load *workload.Workload) {
 // judge judges the history, which is over: from here on memory is freed when much is used, at times that are not exact.
 func (w *World) judge(load *workload.Workload) {
 	debug.SetGCPercent(100)
-	report := judge.Judge(load.History().Ops(), judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened)})
+	low, high := w.inspector().clocks()
+	report := judge.Judge(load.History().Ops(), judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened), ClockLow: low, ClockHigh: high})
 	for name, n := range report.Outcomes {
 		w.counts["op "+name] += int64(n)
 	}
