@@ -130,6 +130,20 @@ func (t Tables) Drop(ctx context.Context, name string) error {
 	return t.calls.do(ctx, &call{method: api.MethodDropTable, change: true, encode: req.Append})
 }
 
+// ClearRows deletes the rows start <= row < end of a table, an empty bound meaning none, in a time that depends on the number of
+// tablets and not on that of rows. Rows that are written after it has returned are kept. Each tablet is cleared at a moment of its own, and after an
+// error some may be cleared: the call may be repeated. The space of rows that share files with others is freed by the next
+// major compactions. Errors: ErrNoTable, ErrSystemTable, ErrOverloaded at too many cleared ranges, and those of List.
+func (t Tables) ClearRows(ctx context.Context, name, start, end string) error {
+	req := api.ClearRowsRequest{Table: name, Start: []byte(start), End: []byte(end)}
+	return t.calls.do(ctx, &call{method: api.MethodClearRows, change: true, safe: true, encode: req.Append})
+}
+
+// ClearPrefix is ClearRows for the rows whose keys begin with prefix.
+func (t Tables) ClearPrefix(ctx context.Context, name, prefix string) error {
+	return t.ClearRows(ctx, name, prefix, string(api.PrefixEnd([]byte(prefix))))
+}
+
 // Compact runs a minor compaction of the table's tablets. If major is set, it rewrites their
 // SSTables, so that no deleted, overwritten or expired cell is left. It returns when the
 // compactions have ended, which may take minutes. Errors: ErrNoTable, ErrDiskFull, *CorruptError,

@@ -132,6 +132,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 		api.MethodRoot:            names(),
 		api.MethodDescribeTable:   names(),
 		api.MethodDropTable:       names(),
+		api.MethodClearRows:       values(name, row, nil),
 		api.MethodCompactTable:    names(),
 		api.MethodUsage:           names(),
 		api.MethodDropFamily:      names("f"),

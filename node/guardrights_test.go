@@ -60,6 +60,7 @@ var requiredRights = map[string]string{
 	"set_family":     adminTable,
 	"drop_family":    adminTable,
 	"alter_table":    adminTable,
+	"clear_rows":     adminTable,
 	"compact_table":  adminTable,
 	"split_tablet":   adminTable,
 	"move_tablet":    adminTable,
@@ -133,7 +134,7 @@ var nodeMethods = strings.Fields(`
 	security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
-	tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge
+	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge
 	tablet.snapshot tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 
@@ -219,7 +220,7 @@ func TestGuardsOfChanges(t *testing.T) {
 var needLeader = map[string]authz.LeaderUse{
 	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
-	api.MethodAlterTable:   authz.LeaderFirst,
+	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
 	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,

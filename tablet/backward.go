@@ -177,6 +177,7 @@ func (r *rows) prev() ([]byte, bool) {
 		if wanted {
 			r.rowLimit = ikey.AppendAfter(r.rowLimit[:0], r.key)
 			r.merge.resetWithin(r.back.inRow, r.key, r.rowLimit)
+			r.rowFull = r.cleared.Of(row)
 			r.readRow()
 			if r.err == nil {
 				r.err = r.merge.err

@@ -56,6 +56,10 @@ func (w *chaosWorker) mutations() []table.Mutation {
 
 // step makes one change and sometimes a read.
 func (w *chaosWorker) step() {
+	if w.r.IntN(30) == 0 {
+		w.clear(w.row())
+		return
+	}
 	row, ms := w.row(), w.mutations()
 	for {
 		ts, err := applySync(w.run.route(row), row, ms...)
@@ -81,6 +85,26 @@ func (w *chaosWorker) step() {
 			time.Sleep(time.Millisecond)
 		default:
 			w.run.fail("write row %s: %v", row, err)
+			return
+		}
+	}
+}
+
+// clear clears a row as a range, and repeats that until it succeeds: after an error the row may be cleared later.
+func (w *chaosWorker) clear(row string) {
+	for {
+		err := clearRows(context.Background(), w.run.route(row), []byte(row), []byte(row+"\x00"))
+		switch {
+		case err == nil:
+			w.m.clear([]byte(row), []byte(row+"\x00"))
+			w.check(row)
+			return
+		case w.run.failed():
+			return
+		case expected(err), errors.Is(err, api.ErrUnavailable), errors.Is(err, api.ErrOverloaded):
+			time.Sleep(time.Millisecond)
+		default:
+			w.run.fail("clear row %s: %v", row, err)
 			return
 		}
 	}

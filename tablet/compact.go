@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/tablet/gcpolicy"
 	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // compaction copies the live entries of some memtables or files. What it may drop depends on
@@ -18,12 +19,14 @@ import (
 //     deletions themselves, and judges columns in which ranges of versions were deleted. Without it
 //     those columns stay as they are: a version in an older file may depend on their history.
 //
-// Entries of dropped families are always dropped.
+// Entries of dropped families, and those that a range tombstone hides, are always dropped. The tombstone
+// stays in the metadata until no entry is left that it could hide.
 type compaction struct {
 	ctx         context.Context // ends the compaction; may be nil
 	merge       merge
 	judge       gcpolicy.Judge
 	schema      *schema
+	cleared     tombstone.List // hide entries of the input
 	fullHistory bool
 	emit        func(f *family, key, value []byte) error // f is nil for a row deletion
 
@@ -64,6 +67,9 @@ func (c *compaction) run() error {
 			return ikey.ErrBadKey
 		}
 		c.key, c.rowEnd, c.rowFull = append(c.key[:0], key[:n]...), n, 0
+		if len(c.cleared) > 0 {
+			c.rowFull = c.cleared.Of(ikey.RowKey(c.key))
+		}
 		if err := c.row(); err != nil {
 			return err
 		}
@@ -82,8 +88,8 @@ func (c *compaction) row() error {
 			return err
 		}
 		if p.Kind == ikey.KindDeleteRow {
-			if c.rowFull == 0 { // the latest one covers all that earlier ones do
-				c.rowFull = ikey.Seq(key)
+			if seq := ikey.Seq(key); seq > c.rowFull { // the latest one covers all that earlier ones do
+				c.rowFull = seq
 				if err := c.keepDeletion(nil, key, nil); err != nil {
 					return err
 				}

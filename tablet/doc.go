@@ -29,10 +29,11 @@
 //   - A run is a piece of a dead server's log, sorted by table and internal key: see sortedrun.
 //     Load reads a tablet's part of it.
 //   - A write fence stops writes to a tablet while it is unloaded, split or merged. The claim is the
-//     exclusive right to do one of the three. It is held longer: writes go on before the fence is up.
+//     exclusive right to do one of the three, or to clear rows. It is held longer: writes go on before the fence is up.
 //   - A weak log is one of which a part lacks its usual redundancy (storage.LogWriter.Weak).
 //   - A lingering memtable is written out, but a read still holds its memory.
 //   - A tablet's stamped time is the last server timestamp that it has assigned.
+//   - A range tombstone deletes all rows of a range at once: see package tombstone and Server.Clear.
 //   - A slot is the right to work for the compactions of a loop, one at a time: see sched.Slot.
 //   - A backlog is how far compactions are behind, by the number of files of a group.
 //   - A high-priority tablet belongs to METADATA: its writes do not wait for memory. A
@@ -66,6 +67,10 @@
 // evaluate GC policies; compactions remove only what no read can return any more. A read therefore
 // returns the same result before and after a compaction. This requires a policy of versions=n to be
 // sticky: see gcpolicy. The time against which ages are measured never goes back while a server runs.
+//
+// A range tombstone is in the tablet's metadata and in its views, not among the entries. Reads and compactions take
+// it for a deletion of each row of its range. Clear makes it the last entry's number while writes are fenced, so it divides memtables and files
+// into those below it and those above it. It removes the files below it that have no other rows; a major compaction removes the rest, and the tombstone.
 //
 // A reversed scan steps back by row, not by entry: within a row, deletions come before what they cover, so a
 // row is always read forward. Each source is at its last entry below the previous row; those that have
@@ -212,4 +217,8 @@
 //	    gets its place in the log by a schema that was not current while its latch was held. A read
 //	    loads the schema before the view. So a row operation is wholly before a schema change or
 //	    wholly after it, and what begins after the change sees all that was before it (I2, I3, I15).
+//	T13. A range tombstone hides every entry of its rows that was acknowledged before Clear was called, and none that
+//	    was begun after Clear returned, on this server and all later ones (I1). It is dropped only by a
+//	    major compaction that began when all the entries that it hides were in files, and has rewritten
+//	    these. No commit gets its place in the log while the tombstone is being saved (I2).
 package tablet

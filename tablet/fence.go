@@ -14,7 +14,7 @@ import (
 )
 
 // writeFence orders a tablet's writes. Latches order those of a row. While the fence is up, the
-// tablet accepts no writes because it is being unloaded, split or merged: writers wait until it is
+// tablet accepts no writes because it is being unloaded, split or merged, or rows are being cleared: writers wait until it is
 // lifted and then look up the row's tablet again.
 type writeFence struct {
 	views   *viewSet
@@ -24,7 +24,7 @@ type writeFence struct {
 	// raised is not nil while the tablet accepts no writes.
 	raised atomic.Pointer[raisedFence]
 
-	// claimed has capacity 1. It holds a value while the tablet is unloaded, split or merged.
+	// claimed has capacity 1. It holds a value while the tablet is unloaded, split or merged, or rows are cleared.
 	claimed chan struct{}
 
 	// mu guards gone and changes of raised. Never held across I/O.

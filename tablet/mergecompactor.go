@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/deletion"
 	"github.com/steledb/stele/tablet/sched"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // mergeFilesMax bounds the files that one merging compaction reads, and with them its time and
@@ -147,19 +148,17 @@ func (c *mergeCompactor) majorLocked(ctx context.Context) error {
 	ctx, done := c.interruptible(ctx)
 	defer done()
 	began := t.server.cfg.Now()
+	unflushed := t.views.unflushed()
 	v, err := c.acquireMergeable(ctx)
 	if err != nil {
 		return err
 	}
 	defer v.release()
-	stamp := func(m *Meta) { m.LastMajor = began }
 	if v.hasMovedFamilies(t.schema.Load()) {
 		if err := c.regroup(ctx, v); err != nil {
 			return err
 		}
-		t.server.stats.majors.Add(1)
-		_, err = t.meta.change(ctx, stamp, func(*view) {})
-		return err
+		return c.majorDone(ctx, began, v, unflushed)
 	}
 	for i := range v.groups {
 		g := &v.groups[i]
@@ -170,8 +169,26 @@ func (c *mergeCompactor) majorLocked(ctx context.Context) error {
 			return err
 		}
 	}
+	return c.majorDone(ctx, began, v, unflushed)
+}
+
+// majorDone records a major compaction that has rewritten the files of v, and removes the range tombstones that hide nothing any more
+// (T13). unflushed is the first entry that was in no file before v was acquired; 0 if all were in files.
+func (c *mergeCompactor) majorDone(ctx context.Context, began time.Time, v *view, unflushed uint64) error {
+	t := c.tablet
 	t.server.stats.majors.Add(1)
-	_, err = t.meta.change(ctx, stamp, func(*view) {})
+	var left tombstone.List
+	_, err := t.meta.change(ctx, func(m *Meta) {
+		m.LastMajor, left = began, nil
+		for _, r := range m.Cleared {
+			if unflushed != 0 && unflushed <= r.Seq || !v.cleared.Has(r) {
+				left = append(left, r)
+				continue
+			}
+			m.Redo = max(m.Redo, r.Seq)
+		}
+		m.Cleared = left
+	}, func(v *view) { v.cleared = left })
 	return err
 }
 
@@ -183,7 +200,7 @@ func (c *mergeCompactor) mergeFiles(ctx context.Context, v *view, g *group, from
 	old := g.files[from:to]
 	oldest := from == 0 || planted.On(planted.DeletionsDroppedEarly) && to == len(g.files)
 	fullHistory := oldest && !v.hasMovedFamilies(schema)
-	files, err := c.rewrite(ctx, schema, old, fullHistory, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
+	files, err := c.rewrite(ctx, schema, old, v.cleared, fullHistory, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
 	if err != nil {
 		return err
 	}
@@ -214,7 +231,7 @@ func (c *mergeCompactor) regroup(ctx context.Context, v *view) error {
 		old = append(old, g.files...)
 	}
 	schema := t.schema.Load()
-	files, err := c.rewrite(ctx, schema, old, true, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
+	files, err := c.rewrite(ctx, schema, old, v.cleared, true, slices.ContainsFunc(schema.table.Groups, learns), func(f *family) string { return f.Group })
 	if err != nil {
 		return err
 	}
@@ -235,7 +252,7 @@ func (c *mergeCompactor) regroup(ctx context.Context, v *view) error {
 // learn reports whether any of these groups has two-pass compression. rewrite may wait for memory;
 // no holder of that memory waits for a lock. The output is cached, as far as the cache has space,
 // where the input is.
-func (c *mergeCompactor) rewrite(ctx context.Context, schema *schema, old []*file, fullHistory, learn bool,
+func (c *mergeCompactor) rewrite(ctx context.Context, schema *schema, old []*file, cleared tombstone.List, fullHistory, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
 	t := c.tablet
 	s := t.server
@@ -256,7 +273,7 @@ func (c *mergeCompactor) rewrite(ctx context.Context, schema *schema, old []*fil
 		bytes += f.bytes
 	}
 	pacer := c.pacer(ctx)
-	work := compaction{ctx: ctx, schema: schema, fullHistory: fullHistory}
+	work := compaction{ctx: ctx, schema: schema, cleared: cleared, fullHistory: fullHistory}
 	work.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
 		w := writers[name]
@@ -477,7 +494,7 @@ func (l *mergeLoop) compact(ctx context.Context, t *Tablet) {
 func (l *mergeLoop) queueDue() {
 	now := l.cfg.Now()
 	for _, t := range l.served.all() {
-		if !now.Before(t.meta.majorDue()) || t.views.stalled.Load() {
+		if !now.Before(t.meta.majorDue()) || t.meta.manyClears() || t.views.stalled.Load() {
 			l.queue.Add(t)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // Meta is a tablet's METADATA row, with all that is needed to load it (paper §5.3: "the list of
@@ -33,6 +34,9 @@ type Meta struct {
 
 	// Groups holds the files of each locality group that has any.
 	Groups []GroupMeta
+
+	// Cleared holds the range tombstones. They hide entries of Groups, and those in the commit log.
+	Cleared tombstone.List
 }
 
 // GroupMeta holds the files of one locality group, sorted by MinSeq. They hold the entries of each
@@ -130,6 +134,7 @@ func (m *Meta) Narrow(start []byte) error {
 		return fmt.Errorf("%w: tablet %d has rows from %.64q to %.64q, but the preceding tablet ends at %.64q", errBadMeta, m.ID, m.Start, m.End, start)
 	}
 	m.Start = append([]byte(nil), start...)
+	m.Cleared = m.Cleared.Clip(m.Start, nil)
 	for i := range m.Groups {
 		g := &m.Groups[i]
 		var files []FileMeta
@@ -194,6 +199,7 @@ const metaVersion = 1
 const (
 	metaGroupsMax = 1 << 10
 	metaFilesMax  = 1 << 16
+	metaClearsMax = 1 << 16
 )
 
 var errBadMeta = errors.New("malformed tablet metadata")
@@ -202,11 +208,18 @@ var errBadMeta = errors.New("malformed tablet metadata")
 //
 //	[version, id, table, start, end, redo, stamped, last major µs,
 //	 [[group, [[handle, min seq, max seq, entries, raw bytes, row deletions,
-//	            start, end, shared]…]]…]]
+//	            start, end, shared]…]]…],
+//	 [[cleared from, cleared before, seq]…]]
+//
+// A tablet without range tombstones has no list of them.
 func EncodeMeta(m *Meta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(9)
+	if len(m.Cleared) > 0 {
+		e.Array(10)
+	} else {
+		e.Array(9)
+	}
 	e.Uint(metaVersion)
 	e.Uint(m.ID)
 	e.Uint(m.Table)
@@ -234,7 +247,38 @@ func EncodeMeta(m *Meta) []byte {
 			e.Bool(f.Shared)
 		}
 	}
+	if len(m.Cleared) > 0 {
+		appendCleared(e, m.Cleared)
+	}
 	return append([]byte(nil), e.Bytes()...)
+}
+
+func appendCleared(e *wire.Encoder, l tombstone.List) {
+	e.Array(len(l))
+	for i := range l {
+		e.Array(3)
+		e.Bin(l[i].Start)
+		e.Bin(l[i].End)
+		e.Uint(l[i].Seq)
+	}
+}
+
+func decodeCleared(d *wire.Decoder) (l tombstone.List) {
+	for range d.ArrayMax(metaClearsMax) {
+		if d.Err() != nil {
+			break
+		}
+		n := d.Array()
+		r := tombstone.Range{}
+		r.Start = append(r.Start, d.Bytes()...)
+		r.End = append(r.End, d.Bytes()...)
+		r.Seq = d.Uint()
+		l = append(l, r)
+		for range n - 3 {
+			d.Skip()
+		}
+	}
+	return l
 }
 
 // DecodeMeta decodes the result of EncodeMeta.
@@ -257,6 +301,9 @@ func DecodeMeta(b []byte) (*Meta, error) {
 			break
 		}
 		m.Groups = append(m.Groups, decodeGroup(&d))
+	}
+	if n >= 10 && d.Err() == nil {
+		m.Cleared = decodeCleared(&d)
 	}
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("decode tablet metadata: %w", err)
@@ -303,6 +350,7 @@ func (m *Meta) Clip(start, end []byte) {
 	if len(end) > 0 && compareEnds(end, m.End) < 0 {
 		m.End = append([]byte(nil), end...)
 	}
+	m.Cleared = m.Cleared.Clip(m.Start, m.End)
 	for i := range m.Groups {
 		var files []FileMeta
 		for _, f := range m.Groups[i].Files {

@@ -116,6 +116,8 @@ type metadataRow struct {
 
 	// lastMajor is LastMajor of the row, in µs, for readers that must not wait for a change.
 	lastMajor atomic.Int64
+	// clears is whether the row's range tombstones are due for a major compaction.
+	clears atomic.Bool
 
 	// mu guards the fields below. It is held while a change is made durable and its view is
 	// installed.
@@ -168,8 +170,7 @@ func (r *metadataRow) save(next *Meta) (unclear bool, err error) {
 	defer cancel()
 	err = r.cfg.Metadata.Save(ctx, next)
 	if err == nil {
-		r.current = next
-		r.lastMajor.Store(next.LastMajor.UnixMicro())
+		r.set(next)
 		return false, nil
 	}
 	// Another writer may have changed the row after this change was made. Its row then names the
@@ -187,10 +188,19 @@ func (r *metadataRow) save(next *Meta) (unclear bool, err error) {
 	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
 		return unclear, err
 	}
-	r.current = next
-	r.lastMajor.Store(next.LastMajor.UnixMicro())
+	r.set(next)
 	return false, nil
 }
+
+// set sets the current metadata, without a change of the row.
+func (r *metadataRow) set(m *Meta) {
+	r.current = m
+	r.lastMajor.Store(m.LastMajor.UnixMicro())
+	r.clears.Store(len(m.Cleared) >= clearsDue || m.Cleared.Bytes() >= clearBytesMax/2)
+}
+
+// manyClears reports whether the tablet has so many range tombstones that a major compaction is due.
+func (r *metadataRow) manyClears() bool { return r.clears.Load() }
 
 // isClosed reports whether the row must not change any more. mu is held.
 func (r *metadataRow) isClosed() bool { return r.closed || r.views.isDropped() }
@@ -215,4 +225,4 @@ func (r *metadataRow) majorDue() time.Time {
 }
 
 // majorIsDue reports whether a major compaction is due.
-func (r *metadataRow) majorIsDue() bool { return !r.cfg.Now().Before(r.majorDue()) }
+func (r *metadataRow) majorIsDue() bool { return r.manyClears() || !r.cfg.Now().Before(r.majorDue()) }

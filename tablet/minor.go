@@ -164,7 +164,7 @@ func (c *minorCompactor) writeFiles(ctx context.Context, v *view, sources []sour
 		}
 		return w.add(f, key, value)
 	}
-	work := compaction{schema: schema, emit: func(f *family, key, value []byte) error {
+	work := compaction{schema: schema, cleared: v.cleared, emit: func(f *family, key, value []byte) error {
 		if f != nil {
 			return add(f.Group, f, key, value)
 		}

@@ -128,7 +128,7 @@ func (r *reader) release() {
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
 	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
 	r.rows.yields = false
-	r.rows.selection.visible = Visibility{}
+	r.rows.selection.visible, r.rows.cleared = Visibility{}, nil
 	readerPool.Put(r)
 }
 
@@ -198,6 +198,7 @@ func (r *reader) open(ctx context.Context, t *Tablet, f *table.Program) (*view, 
 		v.release()
 		return nil, err
 	}
+	r.rows.cleared = v.cleared
 	return v, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/tablet/gcpolicy"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // rows reads a view row by row. It merges the sources, applies deletions and GC policies, and
@@ -23,7 +24,8 @@ type rows struct {
 	judge     gcpolicy.Judge
 	schema    *schema
 	selection selection
-	limit     int64 // bytes of cells that one row may have
+	cleared   tombstone.List // of the view
+	limit     int64          // bytes of cells that one row may have
 	end       []byte
 
 	// Of a reversed scan: its lower bound, the upper bound of the current row, and whether that row is not
@@ -111,6 +113,10 @@ func (r *rows) next() ([]byte, bool) {
 			r.skip(r.key)
 			continue
 		}
+		r.rowFull = 0
+		if len(r.cleared) > 0 {
+			r.rowFull = r.cleared.Of(row)
+		}
 		r.readRow()
 		if r.err == nil {
 			r.err = r.merge.err // the row may continue where reading failed
@@ -125,9 +131,8 @@ func (r *rows) next() ([]byte, bool) {
 	return nil, false
 }
 
-// readRow collects the cells of the row whose part is in key.
+// readRow collects the cells of the row whose part is in key, and which was deleted at rowFull or later.
 func (r *rows) readRow() {
-	r.rowFull = 0
 	for r.merge.valid() && r.err == nil {
 		key := r.merge.key()
 		if !bytes.HasPrefix(key, r.key[:r.rowEnd]) {

@@ -186,7 +186,7 @@ func (s *Server) BeginLog(ctx context.Context) error { return s.commitLog.open(c
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta, l.HighPriority)
 	t.schema.Store(newSchema(l.Schema, l.Version))
-	v := &view{active: t.writer.mem}
+	v := &view{active: t.writer.mem, cleared: l.Meta.Cleared}
 	v.hold()
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
@@ -215,9 +215,8 @@ func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
 	t.writer.cfg, t.writer.memory, t.writer.views = &s.cfg, s.writeMemory, &t.views
 	t.writer.appliedNext, t.writer.onFrozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
 	t.minor.tablet, t.merge.tablet = t, t
-	t.meta.current = m
-	t.meta.lastMajor.Store(m.LastMajor.UnixMicro())
-	t.views.applied.Store(m.Redo)
+	t.meta.set(m)
+	t.views.applied.Store(max(m.Redo, m.Cleared.Last()))
 	t.writer.stamped.Store(m.Stamped)
 	return t
 }

@@ -1,9 +1,19 @@
 package tablet
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // Tablet is one range of rows of one table, loaded on this server.
@@ -128,11 +138,13 @@ func (s *Server) Snapshot(ctx context.Context, r Ref) (*Meta, error) {
 
 // snapshot is one attempt of Snapshot.
 func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
-	if err := t.flush(ctx); err != nil {
-		return nil, err
+	if !planted.On(planted.BackupUnflushed) {
+		if err := t.flush(ctx); err != nil {
+			return nil, err
+		}
 	}
 	_, err = t.meta.changeIf(ctx, func(current *Meta) error {
-		if !current.shareable() {
+		if !current.shareable() || planted.On(planted.BackupUnshared) {
 			m = current
 			return errShared
 		}
@@ -152,4 +164,158 @@ func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// Bounds of a tablet's range tombstones. At clearsMax, or clearBytesMax of row keys, no more are accepted. From clearsDue on, or half of
+// the bytes, a major compaction removes them.
+const (
+	clearsMax     = 128
+	clearsDue     = clearsMax / 2
+	clearBytesMax = 512 << 10 // eight ranges between the longest row keys; METADATA rows with all files are of this size, too
+)
+
+// Clear deletes the rows start <= row < end of a tablet, an empty bound meaning none, in a time that does not depend on their number. It
+// adds a range tombstone to the tablet's metadata, and removes the files that have no other rows. It returns the tablet's bounds. start must be in
+// the tablet: otherwise it was split or merged, and the caller must locate the row again.
+//
+// Writes wait for the METADATA change, and reads do not. What was acknowledged before the call is deleted, and what is written after it is
+// kept. Once the change has begun, it does not end with ctx. After an error other than those named below, the rows may be deleted by the tablet's next server.
+//
+// Errors: api.ErrNotServing, *api.OverloadedError if the tablet has too many range tombstones or its commit log makes no progress, those of
+// Metadata, ErrClosed, ctx's.
+func (s *Server) Clear(ctx context.Context, r Ref, start, end []byte) (from, to []byte, err error) {
+	t, err := s.served.tablet(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := t.fence.claim(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer t.fence.unclaim()
+	if len(t.start) > 0 && bytes.Compare(start, t.start) <= 0 || len(t.end) > 0 && bytes.Compare(start, t.end) > 0 {
+		return nil, nil, fmt.Errorf("tablet %d does not have the first row of the range: %w", t.id, api.ErrNotServing)
+	}
+	c := &clearing{tablet: t, rows: tombstone.Range{Start: bytes.Clone(start), End: bytes.Clone(end)}.Clip(t.start, t.end)}
+	if err := c.run(ctx); err != nil {
+		return nil, nil, fmt.Errorf("clear rows of tablet %d: %w", t.id, err)
+	}
+	return t.start, t.end, nil
+}
+
+// clearing is one Clear of a tablet, which has the claim.
+type clearing struct {
+	tablet *Tablet
+	rows   tombstone.Range
+	next   *Meta
+	// stopped is set if no merging or major compaction runs meanwhile: files can be removed.
+	stopped bool
+	removed []*file
+}
+
+func (c *clearing) run(ctx context.Context) error {
+	t := c.tablet
+	s := t.server
+	v, err := t.views.acquireFiles()
+	if err != nil {
+		return err
+	}
+	c.stopped = len(c.removable(v)) > 0
+	v.release()
+	if c.stopped { // before the fence: a compaction may take a while to end
+		t.merge.stop()
+		defer t.merge.mu.Unlock()
+	}
+	began := time.Now()
+	if err := t.fence.raiseSoon(ctx, s.cfg.OverloadWait, s.logStalled(t)); err != nil {
+		return err
+	}
+	defer t.fence.lift()
+	// Each memtable then lies below the tombstone or above it, and so does each file.
+	if err := s.commitLog.commits.Between(t.writer.freeze); err != nil {
+		return closedError(err)
+	}
+	t.meta.mu.Lock()
+	defer t.meta.mu.Unlock()
+	if t.meta.isClosed() {
+		return errGone
+	}
+	if err := c.save(); err != nil {
+		return err
+	}
+	s.log.Info("rows cleared", "tablet", t.id, "tombstones", len(c.next.Cleared), "files", len(c.removed), "write_pause", time.Since(began))
+	if t.meta.manyClears() {
+		s.merges.queue.Add(t)
+	}
+	return nil
+}
+
+// removable returns the files of a view that have no rows but those to be cleared.
+func (c *clearing) removable(v *view) (files []*file) {
+	for _, g := range v.groups {
+		for _, f := range g.files {
+			if f.onlyIn(&c.rows) {
+				files = append(files, f)
+			}
+		}
+	}
+	return files
+}
+
+// onlyIn reports whether a file has no rows outside a range.
+func (f *file) onlyIn(r *tombstone.Range) bool {
+	if r.Covers(f.meta.Start, f.meta.End) {
+		return true
+	}
+	lo, hi := rowBounds(f.meta.Start, f.meta.End)
+	from, to := ikey.AppendRow(nil, r.Start), ikey.AppendRow(nil, r.End)
+	below := len(r.Start) > 0 && f.table.Overlaps(lo, from)
+	above := len(r.End) > 0 && f.table.Overlaps(to, hi)
+	return !below && !above
+}
+
+// save makes the change durable, and installs its view. The tablet's metadata is locked, and writes are fenced.
+func (c *clearing) save() error {
+	t := c.tablet
+	v, err := t.views.acquireFiles()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	if c.stopped {
+		c.removed = c.removable(v)
+	}
+	c.rows.Seq = t.views.applied.Load()
+	old := t.meta.current
+	c.next = cloneMeta(old)
+	for _, g := range old.Groups {
+		c.next.replaceFiles(g.Name, c.removed, nil)
+	}
+	c.next.Cleared = old.Cleared.Add(c.rows)
+	if n := len(c.next.Cleared); n > len(old.Cleared) && (n > clearsMax || c.next.Cleared.Bytes() > clearBytesMax) {
+		t.server.merges.queue.Add(t)
+		return &api.OverloadedError{
+			Reason:     fmt.Sprintf("tablet has %d cleared ranges, the most that it may have, and a major compaction that removes them has begun", len(old.Cleared)),
+			RetryAfter: overloadRetry,
+		}
+	}
+	c.next.checkAfter(old)
+	moment.Pass("before rows are cleared in METADATA", "")
+	if err := t.meta.changes.settle(func(context.Context, bool) error {
+		_, err := t.meta.save(c.next)
+		return err
+	}); err != nil {
+		t.meta.closed = t.meta.closed || errors.Is(err, ErrClosed) // the outcome is unknown
+		return err
+	}
+	moment.Pass("rows are cleared in METADATA", "")
+	for _, f := range c.removed {
+		f.deleteLater()
+	}
+	t.views.install(func(v *view) {
+		v.cleared = c.next.Cleared
+		for i := range v.groups {
+			v.groups[i].files = slices.DeleteFunc(v.groups[i].files, func(f *file) bool { return containsFile(c.removed, f) })
+		}
+	})
+	return nil
 }

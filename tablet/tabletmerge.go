@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // ErrNotNeighbours means that two tablets cannot be merged because they are not adjacent in one
@@ -168,6 +169,7 @@ func mergeMeta(lower, upper *Meta) *Meta {
 	m := cloneMeta(upper)
 	m.Start = lower.Start
 	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)
+	m.Cleared = tombstone.Join(lower.Cleared, upper.Cleared)
 	if lower.LastMajor.Before(m.LastMajor) {
 		m.LastMajor = lower.LastMajor
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/memtable"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // mem is a memtable and the range of its sequence numbers.
@@ -101,6 +102,8 @@ type view struct {
 	active *mem
 	frozen []*mem  // oldest first
 	groups []group // sorted by name
+	// cleared holds the range tombstones, each above all entries of when it was added.
+	cleared tombstone.List
 
 	// refs counts the readers, and the tablet while the view is current.
 	refs atomic.Int32
@@ -186,7 +189,7 @@ func (v *view) eachMem(f func(m *mem)) {
 
 // clone returns a copy of the view, to be changed and installed.
 func (v *view) clone() *view {
-	n := &view{active: v.active, frozen: append([]*mem(nil), v.frozen...)}
+	n := &view{active: v.active, frozen: append([]*mem(nil), v.frozen...), cleared: v.cleared}
 	for _, g := range v.groups {
 		n.groups = append(n.groups, group{name: g.name, files: append([]*file(nil), g.files...)})
 	}
@@ -296,7 +299,7 @@ func (vs *viewSet) acquireFiles() (*view, error) {
 		return nil, err
 	}
 	defer v.release()
-	files := &view{groups: v.groups}
+	files := &view{groups: v.groups, cleared: v.cleared}
 	files.hold()
 	return files, nil
 }

@@ -45,6 +45,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *SampleRowKeysRequest:
 		err = r.Decode(d, n, nil)
+	case *ClearRowsRequest:
+		err = r.Decode(d, n, nil)
 	case *NamesRequest:
 		err = r.Decode(d, n, MethodRoot, 1)
 	case *CreateTableRequest:
@@ -529,6 +531,25 @@ func TestNamesRoundTrip(t *testing.T) {
 		err := got.Decode(&d, d.Array(), MethodDescribeTable, len(test.r.Names))
 		if plain := !test.r.Major && !test.r.Undrain && !test.r.Force; (err == nil) != plain {
 			t.Errorf("an option of %s given to another method: %v", test.method, err)
+		}
+	}
+}
+
+func TestClearRowsRoundTrip(t *testing.T) {
+	for i, r := range []ClearRowsRequest{
+		{Table: "t"}, {Table: "t", Start: []byte("a")}, {Table: "t", End: []byte("a")}, {Table: "t", Start: []byte("a"), End: []byte("a\x00"), Options: Options{Timeout: time.Second}},
+	} {
+		var got ClearRowsRequest
+		if err := decodeInto(wiretest.Encode(r.Append), &got); err != nil || got.Table != "t" || string(got.Start) != string(r.Start) || string(got.End) != string(r.End) || got.Timeout != r.Timeout {
+			t.Errorf("request %d: %+v, %v", i, got, err)
+		}
+	}
+	for i, r := range []ClearRowsRequest{
+		{Table: "t", Start: []byte("b"), End: []byte("a")}, {Table: "t", Start: []byte("a"), End: []byte("a")}, {Table: "t", End: make([]byte, 64<<10+2)},
+	} {
+		var got ClearRowsRequest
+		if err := decodeInto(wiretest.Encode(r.Append), &got); err == nil {
+			t.Errorf("bad request %d is accepted", i)
 		}
 	}
 }

@@ -51,6 +51,7 @@ func FuzzSampleRowKeys(f *testing.F)   { fuzzRequest[SampleRowKeysRequest](f) }
 func FuzzScanNext(f *testing.F)        { fuzzRequest[ScanNextRequest](f) }
 func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }
 func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) }
+func FuzzClearRows(f *testing.F)       { fuzzRequest[ClearRowsRequest](f) }
 func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
 
 func FuzzAddUser(f *testing.F)      { fuzzRequest[AddUserRequest](f) }

@@ -28,6 +28,7 @@ const (
 	MethodSetFamily     = "set_family"
 	MethodDropFamily    = "drop_family"
 	MethodAlterTable    = "alter_table"
+	MethodClearRows     = "clear_rows"
 	MethodCompactTable  = "compact_table"
 	MethodSplitTablet   = "split_tablet"
 	MethodMoveTablet    = "move_tablet"
@@ -81,7 +82,7 @@ func Methods() []string {
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
-		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodCompactTable,
+		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,

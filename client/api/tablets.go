@@ -129,3 +129,41 @@ func (t *TabletChange) Decode(d *wire.Decoder) error {
 	*t = TabletChange{}
 	return t.fields().decode(d)
 }
+
+// ClearRowsRequest holds the parameters of clear_rows:
+//
+//	[table, start, end, options?]
+//
+// The rows are Start <= row < End; nil or an empty bound means none.
+type ClearRowsRequest struct {
+	Options
+	Table      string
+	Start, End []byte
+}
+
+// Append encodes the parameters.
+func (r *ClearRowsRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(3 + min(n, 1))
+	e.Str(r.Table)
+	e.Bin(r.Start)
+	e.Bin(r.End)
+	r.Options.append(e, n)
+}
+
+// Decode decodes the n parameters in d. A nil lim means the defaults. The error is a *rpc.Error of rpc.CodeBadRequest if the range has no
+// rows.
+func (r *ClearRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodClearRows, n, 3, 4); err != nil {
+		return err
+	}
+	*r = ClearRowsRequest{Table: d.Str(), Start: bytes.Clone(optionalBytes(d)), End: bytes.Clone(optionalBytes(d))}
+	if err := r.Options.decode(d, n > 3, nil); err != nil {
+		return err
+	}
+	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) >= 0 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: the range ends at or before its start", MethodClearRows)
+	}
+	// A key between two rows may be one byte longer.
+	return within("row key bytes", max(len(r.Start), len(r.End)), limitsOf(lim).RowKeyBytes+1)
+}

@@ -21,6 +21,8 @@ type Tables interface {
 	CreateFrom(ctx context.Context, name string, spec *client.TableSpec) (*table.Schema, error)
 	Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
+	ClearRows(ctx context.Context, name, start, end string) error
+	ClearPrefix(ctx context.Context, name, prefix string) error
 }
 
 var _ Tables = client.Tables{}

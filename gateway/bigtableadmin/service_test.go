@@ -26,6 +26,8 @@ import (
 type fakeCluster struct {
 	tables map[string]*table.Schema
 	splits []string // of the last table created with some
+	// cleared are the ranges of rows that were deleted.
+	cleared []string
 }
 
 func (f *fakeCluster) service() *Service {
@@ -88,6 +90,42 @@ func (f *fakeCluster) Drop(_ context.Context, name string) error {
 	}
 	delete(f.tables, name)
 	return nil
+}
+
+func (f *fakeCluster) ClearRows(_ context.Context, name, start, end string) error {
+	f.cleared = append(f.cleared, fmt.Sprintf("%s %q-%q", name, start, end))
+	return nil
+}
+
+func (f *fakeCluster) ClearPrefix(_ context.Context, name, prefix string) error {
+	f.cleared = append(f.cleared, fmt.Sprintf("%s %q", name, prefix))
+	return nil
+}
+
+// The table is looked up before the rest of a request is checked, as the emulator of Google does.
+func TestDropRowRange(t *testing.T) {
+	f := &fakeCluster{tables: map[string]*table.Schema{"t": table.NewSchema("t", 1)}}
+	s := f.service()
+	for _, x := range []struct {
+		req  string
+		code codes.Code
+	}{
+		{`name: "` + parent + `/tables/t" row_key_prefix: "a"`, codes.OK},
+		{`name: "` + parent + `/tables/t" delete_all_data_from_table: true`, codes.OK},
+		{`name: "` + parent + `/tables/t" delete_all_data_from_table: false`, codes.InvalidArgument},
+		{`name: "` + parent + `/tables/t" row_key_prefix: ""`, codes.InvalidArgument},
+		{`name: "` + parent + `/tables/t"`, codes.InvalidArgument},
+		{`name: "` + parent + `/tables/u"`, codes.NotFound},
+		{`name: "` + parent + `/tables/METADATA" delete_all_data_from_table: true`, codes.NotFound},
+		{`name: "t" row_key_prefix: "a"`, codes.InvalidArgument},
+	} {
+		if _, err := s.DropRowRange(t.Context(), parse(t, &adminpb.DropRowRangeRequest{}, x.req)); status.Code(err) != x.code {
+			t.Errorf("%s: %v, want %v", x.req, err, x.code)
+		}
+	}
+	if want := []string{`t "a"`, `t ""-""`}; !slices.Equal(f.cleared, want) {
+		t.Errorf("cleared %q, want %q", f.cleared, want)
+	}
 }
 
 const parent = "projects/p/instances/i"

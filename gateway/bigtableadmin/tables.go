@@ -217,6 +217,29 @@ func (s *Service) DeleteTable(ctx context.Context, req *adminpb.DeleteTableReque
 	return &emptypb.Empty{}, nil
 }
 
+// DropRowRange implements adminpb.BigtableTableAdminServer.
+func (s *Service) DropRowRange(ctx context.Context, req *adminpb.DropRowRangeRequest) (*emptypb.Empty, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := schemaOf(ctx, t, name); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.GetDeleteAllDataFromTable():
+		err = t.ClearRows(ctx, name.ID, "", "")
+	case len(req.GetRowKeyPrefix()) == 0:
+		return nil, errcode.Invalid("missing row key prefix")
+	default:
+		err = t.ClearPrefix(ctx, name.ID, string(req.GetRowKeyPrefix()))
+	}
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	return &emptypb.Empty{}, nil
+}
+
 // consistencyToken is the only token: a cluster is consistent with itself.
 const consistencyToken = "stele"
 

@@ -59,6 +59,7 @@ var parts = map[string]map[string][]string{
 		"budget":          {"sstable"},
 		"deletion":        {},
 		"gcpolicy":        {},
+		"tombstone":       {},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},

@@ -154,6 +154,12 @@ const (
 	// FilterHidesDeletions: a read of one column skips a file whose Bloom filter lacks the column,
 	// although the file has a deletion of the row. Breaks: deleted cells stay deleted.
 	FilterHidesDeletions Bug = "filter-hides-deletions"
+	// BackupUnshared: the files of a backup are not marked as shared: a compaction that replaces one deletes it. Breaks: a backup can be
+	// restored.
+	BackupUnshared Bug = "backup-unshared"
+	// BackupUnflushed: a backup has the files of a tablet, and lacks what is in its memtables. Breaks: a backup has all that was
+	// acknowledged before its request.
+	BackupUnflushed Bug = "backup-unflushed"
 	// ChargeLeaked: a write that meets a fence is retried without releasing the memory that it was
 	// charged. Breaks: memory for writes is released; a server does not stay overloaded.
 	ChargeLeaked Bug = "charge-leaked"
@@ -198,6 +204,8 @@ const (
 	// GCWithoutPins: garbage collection ignores blobs that nodes are using or have just written.
 	// Breaks: no live extent is deleted.
 	GCWithoutPins Bug = "gc-without-pins"
+	// BackupsUnmarked: garbage collection ignores the files of backups. Breaks: a backup can be restored.
+	BackupsUnmarked Bug = "backups-unmarked"
 	// GarbageForgotten: each round of garbage collection counts its garbage as found just now.
 	// Breaks: dead extents are deleted in time.
 	GarbageForgotten Bug = "garbage-forgotten"
@@ -249,10 +257,10 @@ var all = []Bug{
 	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
 	SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
-	BlockedForEver,
+	BlockedForEver, BackupUnshared, BackupUnflushed,
 
 	AckBeforeSync, AckOneReplica, NotFenced, SealTooShort, RecoveryUnclaimed, StandbyIgnored, SlowReplicaLeft,
-	LastReplicaDropped, ReplicaCountsItself, DeadNeverGone, GCWithoutPins, GarbageForgotten, ReserveIgnored,
+	LastReplicaDropped, ReplicaCountsItself, DeadNeverGone, GCWithoutPins, BackupsUnmarked, GarbageForgotten, ReserveIgnored,
 
 	ScanRepeats, ScanNextAgain, IncrementAgain, CacheForEver,
 

@@ -67,7 +67,7 @@ type Config struct {
 	Find       func(ctx context.Context, node string) (members.Node, error)
 }
 
-// Service splits, moves, merges, compacts and describes tablets for operators, on whatever servers they are.
+// Service splits, moves, merges, compacts, clears and describes tablets for operators, on whatever servers they are.
 type Service struct{ Config }
 
 // New creates a service.
@@ -77,6 +77,7 @@ func New(cfg Config) *Service { return &Service{cfg} }
 func (tv *Service) Register(r method.Registrar) {
 	tv.handleTables(r)
 	tv.handleTabletChanges(r)
+	tv.handleClear(r)
 	tv.handleMasterRequests(r)
 	tv.handleUnserved(r)
 }
@@ -87,6 +88,7 @@ func (tv *Service) handleTables(r method.Registrar) {
 	tv.handleTable(r, MethodSplit, tv.splitHere)
 	tv.handleTable(r, MethodCompactOne, tv.compactOneHere)
 	tv.handleTable(r, MethodSnapshot, tv.snapshotHere)
+	tv.handleTable(r, MethodClear, tv.clearHere)
 }
 
 func (tv *Service) handleTable(r method.Registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error)) {

@@ -168,6 +168,14 @@ func (r random) rowSet() *bigtablepb.RowSet {
 // step makes the same random call to a server, and returns its result as text.
 func (r random) step(ctx context.Context, s *server) string {
 	row := r.row()
+	if r.IntN(40) == 0 {
+		req := &adminpb.DropRowRangeRequest{Name: tableName, Target: &adminpb.DropRowRangeRequest_RowKeyPrefix{RowKeyPrefix: row[:1+r.IntN(2)]}}
+		if r.IntN(8) == 0 {
+			req.Target = &adminpb.DropRowRangeRequest_DeleteAllDataFromTable{DeleteAllDataFromTable: true}
+		}
+		_, err := s.admin.DropRowRange(ctx, req)
+		return fmt.Sprintf("%v\n%v", req, status.Code(err))
+	}
 	switch r.IntN(6) {
 	case 0:
 		req := &bigtablepb.MutateRowRequest{TableName: tableName, RowKey: row, Mutations: r.mutations()}

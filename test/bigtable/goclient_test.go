@@ -252,13 +252,53 @@ func TestGoAdmin(t *testing.T) {
 	if err := admin.CreateColumnFamily(ctx, table, "n"); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("%v, want ALREADY_EXISTS", err)
 	}
-	if err := admin.DropRowRange(ctx, table, "a"); status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), ".") {
+	if err := admin.CreateBackup(ctx, table, "c", "b", time.Now().Add(24*time.Hour)); status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), ".") {
 		t.Errorf("%v, want UNIMPLEMENTED with a sentence", err)
 	}
 	if err := admin.DeleteTable(ctx, table); err != nil {
 		t.Error(err)
 	}
 	if _, err := admin.TableInfo(ctx, table); status.Code(err) != codes.NotFound {
+		t.Errorf("%v, want NOT_FOUND", err)
+	}
+}
+
+// TestGoDropRows: Google's Go client deletes the rows of a prefix, and all rows.
+func TestGoDropRows(t *testing.T) {
+	c, admin := goClient(t, startNode(t))
+	createTable(t, admin)
+	tbl, ctx := c.Open(table), t.Context()
+	write(t, tbl)
+	keys := func() (keys string) {
+		if err := tbl.ReadRows(ctx, bigtable.InfiniteRange(""), func(r bigtable.Row) bool {
+			keys += r.Key()
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	before := keys()
+	if err := admin.DropRowRange(ctx, table, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := keys(); "a"+got != before {
+		t.Errorf("%s, of %s, without the prefix a", got, before)
+	}
+	if err := admin.DropAllRows(ctx, table); err != nil {
+		t.Fatal(err)
+	}
+	if got := keys(); got != "" {
+		t.Errorf("%s after all rows were deleted", got)
+	}
+	write(t, tbl)
+	if got := keys(); got != before {
+		t.Errorf("%s, want %s after the rows were written again", got, before)
+	}
+	if err := admin.DropRowRange(ctx, table, ""); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%v, want INVALID_ARGUMENT without a prefix", err)
+	}
+	if err := admin.DropAllRows(ctx, "absent"); status.Code(err) != codes.NotFound {
 		t.Errorf("%v, want NOT_FOUND", err)
 	}
 }

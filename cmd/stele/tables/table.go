@@ -16,14 +16,14 @@ import (
 func tableCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Create, list, describe, drop and compact tables; split, move and merge tablets",
+		Short: "Create, list, describe, clear, drop and compact tables; split, move and merge tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableCompactCommand(a),
+	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
 		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a))
 	return cmd
 }

@@ -35,4 +35,7 @@
 //	     theirs (cell timestamps, rows).
 //	SJ14. A server timestamp is one that a server's clock can have shown between the call of the write and its answer, and no cell is
 //	     read that is from the future of all clocks (clocks).
+//	SJ15. Each row of a table that is restored from a backup is as it was at some moment between the request of the backup and the time at which it
+//	     was made (rows), and remains so: a restored table that no client writes is read the same each time, and so are all tables that are restored
+//	     from a backup. A backup that was made is listed and can be restored until its deletion is called (backups).
 package judge

@@ -107,7 +107,7 @@ func (h *history) scan(rows ...string) *workload.Op {
 
 // TestJudge tests that each judge rejects its bad histories, and no judge good ones.
 func TestJudge(t *testing.T) {
-	for _, test := range slices.Concat(rowTests, tableTests, scanTests, lockTests, rightTests, blobTests) {
+	for _, test := range slices.Concat(rowTests, tableTests, scanTests, lockTests, rightTests, blobTests, backupTests) {
 		t.Run(test.name, func(t *testing.T) {
 			h := &history{}
 			test.make(h)

@@ -40,7 +40,7 @@ func (r *Report) rows(ops []workload.Op, o Options) {
 }
 
 // byRow returns the operations on each row, and those on the schema of each table. A scan counts as
-// a read of each row that it returned, and of those of its range that it omitted.
+// a read of each row that it returned, and of those of its range that it omitted. So does what a backup has restored.
 func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
 	parts, schemas = map[place][]workload.Op{}, map[string][]workload.Op{}
 	drops := dropsOf(ops)
@@ -62,8 +62,9 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 	for name := range known {
 		slices.Sort(known[name])
 	}
-	for i := range ops {
-		if op := &ops[i]; op.Kind == workload.ScanAll && op.Return != workload.Infinity {
+	scans := append(restoredReads(ops), ops...)
+	for i := range scans {
+		if op := &scans[i]; op.Kind == workload.ScanAll && op.Return != workload.Infinity {
 			for _, read := range readsOf(op, known[op.Table]) {
 				p := place{op.Table, read.Row}
 				parts[p] = append(parts[p], read)

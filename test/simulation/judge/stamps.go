@@ -31,6 +31,14 @@ func eachCell(op *workload.Op, f func(row string, c *workload.Cell)) {
 	}
 }
 
+// tableOf returns the table that an operation reads, or the one that it was restored from.
+func tableOf(op *workload.Op) string {
+	if op.Backup != nil {
+		return op.Backup.Source
+	}
+	return op.Table
+}
+
 // learned returns the history with the timestamps of writes that only reads have shown: those of batches and checks, and of writes of
 // unknown outcome.
 func learned(ops []workload.Op) []workload.Op {
@@ -117,7 +125,7 @@ func cellTimestamps(ops []workload.Op) (all []Violation) {
 				if n > 0 && stamp >= c.Stamps[n-1] {
 					all = append(all, violation("cell timestamps", fmt.Sprintf("the versions of column %s of row %s of table %s have the timestamps %d", c.Column, row, op.Table, c.Stamps), *op))
 				}
-				v := version{place{op.Table, row}, c.Column, c.Values[n]}
+				v := version{place{tableOf(op), row}, c.Column, c.Values[n]}
 				first, known := seen[v]
 				switch {
 				case workload.Counter(c.Column): // its values repeat

@@ -1,7 +1,7 @@
 // Package workload is what the clients of a simulated cluster do, and the history of it, which package judge checks. The clients are
 // real ones (packages client and raftmeta/session); they reach nodes only through a Cluster, which the simulated world implements.
 //
-// A Plan follows from a seed. It selects features (rows, scans, locks, schemas, tablets, rights, blobs), each on with its own
+// A Plan follows from a seed. It selects features (rows, scans, locks, schemas, tablets, rights, blobs, backups), each on with its own
 // probability, and small counts and sizes: different combinations of few features find more than all features at once. Each client
 // draws its operations from a random stream of its own.
 //

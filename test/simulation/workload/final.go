@@ -88,6 +88,9 @@ func (c *reader) readAll(ctx context.Context) error {
 	if err := c.readDeleted(ctx); err != nil {
 		return err
 	}
+	if err := c.readRestored(ctx); err != nil {
+		return err
+	}
 	paths, blobs := c.objects()
 	for _, path := range paths {
 		err := c.until(ctx, func(ctx context.Context) Op { return c.files.useFile(ctx, GetFile, &File{Path: path}) })

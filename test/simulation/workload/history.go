@@ -114,6 +114,7 @@ const (
 	NoTable  Reason = "no table"
 	NoFamily Reason = "no family"
 	NoBlob   Reason = "no blob"
+	NoBackup Reason = "no backup"
 	Denied   Reason = "permission denied"
 	OverRate Reason = "quota exceeded"
 	// Wrong is an error that no client should get, whatever the faults: corrupt data, for example.
@@ -137,7 +138,7 @@ func Classify(err error) (Outcome, Reason) {
 		reason Reason
 	}{
 		{client.ErrPermission, Denied}, {client.ErrQuota, OverRate}, {client.ErrNoTable, NoTable}, {client.ErrTableReplaced, NoTable},
-		{client.ErrNoFamily, NoFamily}, {client.ErrNoBlob, NoBlob}, {client.ErrCorrupt, Wrong}, {client.ErrNotNumber, Wrong},
+		{client.ErrNoFamily, NoFamily}, {client.ErrNoBlob, NoBlob}, {client.ErrNoBackup, NoBackup}, {client.ErrCorrupt, Wrong}, {client.ErrNotNumber, Wrong},
 		{client.ErrBadFilter, Wrong}, {client.ErrRowTooLarge, Wrong}, {client.ErrSystemTable, Wrong},
 	} {
 		if errors.Is(err, known.err) {

@@ -54,6 +54,12 @@ const (
 	GetBlob     Kind = "get blob"
 	DeleteBlob  Kind = "delete blob"
 	ListBlobs   Kind = "list blobs"
+	// CreateBackup lasts until the backup is made, or has failed. ScanRestored reads a table that was restored.
+	CreateBackup  Kind = "create backup"
+	RestoreBackup Kind = "restore backup"
+	ScanRestored  Kind = "scan restored table"
+	DeleteBackup  Kind = "delete backup"
+	ListBackups   Kind = "list backups"
 	// Note has a violation that a client has found by itself.
 	Note Kind = "note"
 )
@@ -96,6 +102,8 @@ type Op struct {
 	Right *Right
 	Blob  *Blob
 	Node  string
+
+	Backup *Backup
 }
 
 // String returns the operation in one line.
@@ -110,7 +118,7 @@ func (o Op) String() string {
 		text += fmt.Sprintf(" if %v matched %t", *o.Predicate, o.Matched)
 	}
 	text += list(" cells ", o.Cells) + suffix(" node ", o.Node)
-	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob)
+	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob) + part(" backup ", o.Backup)
 	return text + suffix(" error ", o.Error) + suffix(" violation ", o.Bad)
 }
 
@@ -213,6 +221,12 @@ type Hold struct {
 	// From is when Acquire returned, To the last time at which the session believed that it held
 	// the lock. Released is when Release returned without an error; Infinity if it did not.
 	From, To, Released int64
+}
+
+// Backup is an operation on backups.
+type Backup struct {
+	ID, Source string   // Source is the table
+	IDs        []string // of a list
 }
 
 // Right is a grant to a user on a table.

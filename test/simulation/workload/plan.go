@@ -34,6 +34,7 @@ const (
 	Compactions Feature = "compactions"
 	Drains      Feature = "drains"
 	BlobStore   Feature = "blobs"
+	Backups     Feature = "backups"
 	Rights      Feature = "rights" // in a secured cluster only
 	Quotas      Feature = "quotas"
 )
@@ -67,6 +68,7 @@ var features = []struct {
 	{Compactions, 60, 10, false},
 	{Drains, 30, 2, false},
 	{BlobStore, 40, 20, false},
+	{Backups, 40, 6, false},
 	{Rights, 60, 20, true},
 	{Quotas, 40, 4, true},
 }

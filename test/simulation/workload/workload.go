@@ -168,6 +168,8 @@ func (c *worker) do(all context.Context, f Feature) {
 		c.operator.drain(all)
 	case BlobStore:
 		c.blobs.do(all, ctx)
+	case Backups:
+		c.operator.backup(all)
 	case Rights:
 		c.operator.useRights(all)
 	case Quotas:
