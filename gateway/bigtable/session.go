@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/errcode"
+	"github.com/steledb/stele/gateway/names"
 )
 
 const (
@@ -76,6 +77,7 @@ type session struct {
 	service *Service
 	stream  grpc.BidiStreamingServer[bigtablepb.SessionRequest, bigtablepb.SessionResponse]
 	request *bigtablepb.OpenTableRequest
+	name    string // of the table
 	// beat sends heartbeats while a virtual RPC is in progress.
 	beat *time.Timer
 	// draining means that a GoAway is due.
@@ -130,6 +132,11 @@ func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
 	if err := proto.Unmarshal(open.Payload, x.request); err != nil {
 		return nil, errcode.Invalid("open_session.payload must be an OpenTableRequest")
 	}
+	name, err := names.ParseTable(x.request.TableName)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	x.name = name.ID
 	if _, err := x.table(x.stream.Context()); err != nil {
 		return nil, err
 	}
@@ -139,7 +146,8 @@ func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
 
 // table opens the table of the session, as each plain call does: the caller's rights are those of now.
 func (x *session) table(ctx context.Context) (Table, error) {
-	return x.service.open(ctx, target{table: x.request.TableName})
+	t, err := x.service.cfg.Open(ctx, x.name)
+	return t, errcode.Convert(err, errcode.Repeatable)
 }
 
 // serve serves the virtual RPCs until the client closes the session.
@@ -173,22 +181,16 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 	if err != nil {
 		return err
 	}
-	var answer *bigtablepb.TableResponse
+	var a answer
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}
 	} else {
-		answer, err = x.execute(req)
+		a, err = x.execute(req)
 	}
 	if err != nil {
 		return x.answer(x.failure(req.RpcId, err))
 	}
-	payload, err := proto.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return x.answer(&bigtablepb.SessionResponse{Payload: &bigtablepb.SessionResponse_VirtualRpc{VirtualRpc: &bigtablepb.VirtualRpcResponse{
-		RpcId: req.RpcId, ClusterInfo: x.service.peer.cluster, Payload: payload,
-		Stats: &bigtablepb.SessionRequestStats{BackendLatency: durationpb.New(time.Since(began))}}}})
+	return x.answer(x.encode(req.RpcId, a, time.Since(began)))
 }
 
 // begin admits a virtual RPC. It returns away if the session is closing, and clients may execute it
@@ -207,13 +209,13 @@ func (x *session) begin(id int64) (away bool, err error) {
 	return false, nil
 }
 
-// answer sends the answer of the virtual RPC in progress.
-func (x *session) answer(m *bigtablepb.SessionResponse) error {
+// answer sends the answer of the virtual RPC in progress: a SessionResponse, or one that is encoded already.
+func (x *session) answer(m any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mu.busy = false
 	x.beat.Stop()
-	if err := x.stream.Send(m); err != nil {
+	if err := x.stream.SendMsg(m); err != nil {
 		return err
 	}
 	return x.leaveLocked()

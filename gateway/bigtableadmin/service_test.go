@@ -381,3 +381,34 @@ func TestInstances(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestReadOnly: what cannot be changed is answered with the reason, and what exists already with ALREADY_EXISTS.
+func TestReadOnly(t *testing.T) {
+	s := &instances{cfg: (&fakeCluster{}).service().cfg}
+	code := func(_ any, err error) codes.Code { return status.Code(err) }
+	ctx, profile := t.Context(), parent+"/appProfiles/"
+	for i, c := range []struct{ got, want codes.Code }{
+		{code(s.CreateInstance(ctx, &adminpb.CreateInstanceRequest{Parent: "projects/p", InstanceId: "i"})), codes.AlreadyExists},
+		{code(s.CreateInstance(ctx, &adminpb.CreateInstanceRequest{Parent: "p", InstanceId: "i"})), codes.InvalidArgument},
+		{code(s.UpdateInstance(ctx, nil)), codes.FailedPrecondition},
+		{code(s.PartialUpdateInstance(ctx, nil)), codes.FailedPrecondition},
+		{code(s.DeleteInstance(ctx, nil)), codes.FailedPrecondition},
+		{code(s.CreateCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.UpdateCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.PartialUpdateCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.DeleteCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.CreateAppProfile(ctx, &adminpb.CreateAppProfileRequest{AppProfileId: "default"})), codes.AlreadyExists},
+		{code(s.CreateAppProfile(ctx, &adminpb.CreateAppProfileRequest{AppProfileId: "x"})), codes.FailedPrecondition},
+		{code(s.UpdateAppProfile(ctx, &adminpb.UpdateAppProfileRequest{AppProfile: &adminpb.AppProfile{Name: profile + "default"}})), codes.FailedPrecondition},
+		{code(s.UpdateAppProfile(ctx, &adminpb.UpdateAppProfileRequest{AppProfile: &adminpb.AppProfile{Name: profile + "x"}})), codes.NotFound},
+		{code(s.DeleteAppProfile(ctx, &adminpb.DeleteAppProfileRequest{Name: profile + "default"})), codes.FailedPrecondition},
+		{code(s.DeleteAppProfile(ctx, &adminpb.DeleteAppProfileRequest{Name: profile})), codes.InvalidArgument},
+		{code(s.ListLogicalViews(ctx, nil)), codes.OK},
+		{code(s.ListMaterializedViews(ctx, nil)), codes.OK},
+		{code((&fakeCluster{}).service().ListAuthorizedViews(ctx, &adminpb.ListAuthorizedViewsRequest{Parent: parent + "/tables/x"})), codes.NotFound},
+	} {
+		if c.got != c.want {
+			t.Errorf("call %d: %v, want %v", i, c.got, c.want)
+		}
+	}
+}

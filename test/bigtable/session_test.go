@@ -170,7 +170,7 @@ func writeUntil(t *testing.T, tbl bigtable.TableAPI, i int, stop <-chan struct{}
 		m.Set("f", "q", 1000, []byte("v"))
 		var err error
 		for deadline := time.Now().Add(time.Minute); ; {
-			// The client forgets a call that waits for a session while the node is down: see gateway/bigtable.
+			// The client forgets a call that waits for a session while the node is down: see docs/bigtable.md.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			err = tbl.Apply(ctx, fmt.Sprintf("%d-%06d", i, acknowledged), m)
 			if cancel(); err == nil || time.Now().After(deadline) {
