@@ -73,14 +73,6 @@ func (p *peer) headers(ctx context.Context, took time.Duration) metadata.MD {
 	return md
 }
 
-// Unary adds the headers of an answer to a call. It is a grpc.UnaryServerInterceptor.
-func (s *Service) Unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	began := time.Now()
-	answer, err := handler(ctx, req)
-	_ = grpc.SetHeader(ctx, s.peer.headers(ctx, time.Since(began))) // clients do without it
-	return answer, err
-}
-
 // Stream adds the headers of the answers to a call, when the first is sent. It is a
 // grpc.StreamServerInterceptor.
 func (s *Service) Stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

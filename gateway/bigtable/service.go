@@ -36,8 +36,8 @@ type Config struct {
 	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins. Errors
 	// become statuses.
 	Reserve func(ctx context.Context) (release func(), err error)
-	// Sessions bounds the memory of sessions. Nil means that it is not bounded.
-	Sessions SessionMemory
+	// AdmitSession, unless it is nil, reserves memory for a session. It returns false if there is none.
+	AdmitSession func(ctx context.Context) (release func(), ok bool)
 	// Peer describes the node to clients.
 	Peer Peer
 	// Pool has the buffers of answers. Nil means mem.DefaultBufferPool.

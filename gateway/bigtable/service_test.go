@@ -227,11 +227,6 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// fullMemory has no memory for sessions.
-type fullMemory struct{ SessionMemory }
-
-func (fullMemory) Admit() (func(), bool) { return nil, false }
-
 // TestClientConfiguration: clients use sessions as long as there is memory for them.
 func TestClientConfiguration(t *testing.T) {
 	var before *bigtablepb.SessionClientConfiguration_SessionPoolConfiguration
@@ -243,7 +238,7 @@ func TestClientConfiguration(t *testing.T) {
 		}
 		before = c.SessionConfiguration.SessionPoolConfiguration
 	}
-	full := New(Config{Sessions: fullMemory{}, Open: func(context.Context, string) (Table, error) { return nil, nil }})
+	full := New(Config{AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string) (Table, error) { return nil, nil }})
 	for load, s := range map[float32]*Service{1: (&fakeTable{}).service(), 0: full} {
 		c, err := s.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
 		if err != nil || c.SessionConfiguration.GetSessionLoad() != load || c.GetPollingConfiguration() == nil {

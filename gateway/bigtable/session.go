@@ -26,21 +26,12 @@ const (
 	heartbeatPeriod = time.Second
 )
 
-// SessionMemory bounds the memory of sessions.
-type SessionMemory interface {
-	// Admit reserves memory for a session. It returns false if there is none.
-	Admit() (release func(), ok bool)
-	// Settle releases the memory of the messages that a call, in its context, has received so far. Its
-	// caller is the goroutine that receives them.
-	Settle(ctx context.Context)
-}
-
 // admit reserves memory for a session.
-func (s *Service) admit() (release func(), ok bool) {
-	if s.cfg.Sessions == nil {
+func (s *Service) admit(ctx context.Context) (release func(), ok bool) {
+	if s.cfg.AdmitSession == nil {
 		return func() {}, true
 	}
-	return s.cfg.Sessions.Admit()
+	return s.cfg.AdmitSession(ctx)
 }
 
 // sessions are those that are open.
@@ -110,7 +101,7 @@ func (s *Service) OpenTable(stream bigtablepb.Bigtable_OpenTableServer) error {
 	if err != nil {
 		return err
 	}
-	release, ok := s.admit()
+	release, ok := s.admit(stream.Context())
 	if !ok {
 		return errcode.Unimplemented("The node has no memory for another session: use ReadRows and MutateRow.")
 	}
@@ -179,9 +170,6 @@ func (x *session) serve() error {
 		}
 		if err != nil {
 			return err
-		}
-		if x.service.cfg.Sessions != nil {
-			x.service.cfg.Sessions.Settle(x.stream.Context())
 		}
 	}
 }

@@ -217,7 +217,7 @@ func TestSessionChaos(t *testing.T) {
 	left := func() (used int64, sessions int) {
 		s.memory.mu.Lock()
 		defer s.memory.mu.Unlock()
-		return s.memory.mu.used, s.memory.mu.sessions
+		return s.memory.mu.used, len(s.memory.mu.sessions)
 	}
 	for _, conn := range conns { // a message that comes after the end of its call is charged until the next call ends
 		if _, err := bigtablepb.NewBigtableClient(conn).MutateRow(t.Context(), mutation("fast", 1)); err != nil {

@@ -5,8 +5,9 @@
 //
 // The paper has no gateways: its clients link a library.
 //
-// Clients has the clients of such principals. Each connection of a principal to the gateway holds one; connections with the same credential
-// share it. A client that no connection holds is closed a while later. An open cluster has no principals: one client serves all.
+// Clients has the clients of such principals. Each call of a principal to the gateway holds one; calls with the same credential share it. A
+// client that no call holds is closed a while later, or when another principal needs its place. An open cluster has no principals: one client
+// serves all.
 //
 // # Goroutines
 //
@@ -17,4 +18,5 @@
 //
 //	AF1. Only a node may act for a principal, and a connection acts for one principal at most, until it ends.
 //	AF2. A principal whose credential is revoked, or has expired, is rejected by its next call, on existing connections too.
+//	AF3. A connection that acts for a principal uses no memory and no connections that are reserved for nodes.
 package actfor

@@ -45,6 +45,10 @@ func (s Service) actFor(c *rpc.Call) {
 			return
 		}
 	}
+	if !c.Demote() { // what is reserved for nodes is not for the users that they act for
+		c.Fail(api.ToRPC(&api.OverloadedError{Reason: "connections", RetryAfter: time.Second}))
+		return
+	}
 	if !node.ActsFor.CompareAndSwap(nil, principal) {
 		c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: the connection acts for another principal", Method))
 		return
