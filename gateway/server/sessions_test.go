@@ -217,7 +217,7 @@ func TestSessionChaos(t *testing.T) {
 	left := func() (used int64, sessions int) {
 		s.memory.mu.Lock()
 		defer s.memory.mu.Unlock()
-		return s.memory.mu.used, s.memory.mu.sessions[""]
+		return s.memory.mu.used, len(s.memory.mu.sessions)
 	}
 	await(t, func() bool { used, sessions := left(); return used == int64(len(conns))*connBytes && sessions == 0 })
 	for i := range uint64(8) {
