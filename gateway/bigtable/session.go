@@ -185,11 +185,13 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 	if err != nil {
 		return err
 	}
+	memory := rowMemory{service: x.service, bytes: pointRowBytes}
+	defer memory.free()
 	var answer *bigtablepb.TableResponse
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}
 	} else {
-		answer, err = x.execute(req)
+		answer, err = x.execute(req, &memory)
 	}
 	if err != nil {
 		return x.answer(x.failure(req.RpcId, err))

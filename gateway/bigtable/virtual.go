@@ -14,8 +14,8 @@ import (
 	"github.com/steledb/stele/gateway/errcode"
 )
 
-// execute executes a virtual RPC. Errors are statuses.
-func (x *session) execute(req *bigtablepb.VirtualRpcRequest) (*bigtablepb.TableResponse, error) {
+// execute executes a virtual RPC, with memory for its answer. Errors are statuses.
+func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) (*bigtablepb.TableResponse, error) {
 	m := &bigtablepb.TableRequest{}
 	if err := proto.Unmarshal(req.Payload, m); err != nil {
 		return nil, errcode.Invalid("virtual_rpc.payload must be a TableRequest")
@@ -35,7 +35,7 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest) (*bigtablepb.TableR
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_WRITE {
 			return nil, status.Error(codes.PermissionDenied, "the session was opened for writes only")
 		}
-		return readRow(ctx, t, p.ReadRow)
+		return readRow(ctx, t, p.ReadRow, memory)
 	case *bigtablepb.TableRequest_MutateRow:
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_READ {
 			return nil, status.Error(codes.PermissionDenied, "the session was opened for reads only")
@@ -46,7 +46,7 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest) (*bigtablepb.TableR
 }
 
 // readRow reads a row. The answer has none if the row does not exist.
-func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest) (*bigtablepb.TableResponse, error) {
+func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest, memory *rowMemory) (*bigtablepb.TableResponse, error) {
 	filter, err := convertFilter(req.GetFilter())
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest
 	if filter != nil {
 		options = []client.ReadOption{client.Filter(filter)}
 	}
-	row, err := t.Get(ctx, string(req.GetKey()), options...)
+	row, err := memory.get(ctx, t, string(req.GetKey()), options...)
 	if err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable)
 	}

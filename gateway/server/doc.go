@@ -9,7 +9,7 @@
 // A connection counts the payload of the DATA frames that it receives, and charges it three times: as
 // it is received, in one piece, and decoded. The charge ends with the call. While all charges exceed
 // the limit, no connection is read, so that TCP makes clients wait. If that lasts 2 s, the connection
-// with the largest charge is closed. Calls, connections, and reads of many rows are charged with
+// with the largest charge is closed. Calls, connections, reads of many rows, and large rows are charged with
 // estimates; a call for which there is no memory is rejected with UNAVAILABLE and a RetryInfo.
 //
 // The charges of all connections of an owner, a user, are one sum. A call is accepted if what its owner
@@ -19,8 +19,7 @@
 // A session is a call that stays: its messages are charged until they are answered. Sessions may take a
 // quarter of the limit.
 //
-// What arrives for a call before it is counted, and a read row that is larger than a message, are not
-// charged.
+// What arrives for a call before it is counted is not charged.
 //
 // # Goroutines
 //
