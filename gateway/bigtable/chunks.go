@@ -138,6 +138,8 @@ type sender struct {
 	pool   mem.BufferPool
 	// whole means that no row is divided among messages.
 	whole bool
+	// memory is what messages use until they are written; nil: nothing.
+	memory *rowMemory
 
 	buffer *[]byte // nil, or that of the next message; its length is that of the message
 	chunk  chunk   // memory for one
@@ -260,7 +262,7 @@ func (s *sender) flush() error {
 	if s.length() == 0 {
 		return nil
 	}
-	e := &encoded{mem.NewBuffer(s.buffer, s.pool)}
+	e := s.memory.current().message(s.buffer, s.pool)
 	s.buffer = nil
 	return s.stream.SendMsg(e)
 }

@@ -23,20 +23,16 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	}
 	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses(),
 		memory: rowMemory{service: s, bytes: pointRowBytes}}
-	defer r.memory.free()
+	r.to.memory = &r.memory
+	defer r.memory.end()
 	defer r.to.release()
 	spans, err := r.prepare(req)
 	if err != nil {
 		return err
 	}
 	if len(spans) > 1 || len(spans) == 1 && !spans[0].one {
-		r.memory.bytes = scanRowBytes
-		if s.cfg.Reserve != nil {
-			release, err := s.cfg.Reserve(ctx, scanBytes)
-			if err != nil {
-				return errcode.Convert(err, errcode.Repeatable)
-			}
-			defer release()
+		if err := r.memory.reserveScan(ctx); err != nil {
+			return errcode.Convert(err, errcode.Repeatable)
 		}
 	}
 	if err := r.read(ctx, spans); err != nil {
@@ -92,6 +88,9 @@ func (r *rowReader) read(ctx context.Context, spans []span) error {
 	}
 	row, err := r.memory.get(ctx, r.table, spans[0].start, r.options...)
 	if err != nil || row == nil {
+		return err
+	}
+	if err := r.memory.reserveMessage(ctx, row); err != nil {
 		return err
 	}
 	return r.to.add(row)

@@ -31,11 +31,12 @@ const (
 // as they are sent to the client, and half of that for what is larger while it is converted.
 func rowCharge(bytes int64) int64 { return 5 * bytes / 2 }
 
-// rowMemory bounds the rows that a call reads. It holds the memory for rows above the first bound.
+// rowMemory bounds the rows that a call reads. It holds the memory of the call.
 type rowMemory struct {
 	service *Service
-	bytes   int64  // the bound
-	release func() // nil if nothing is reserved
+	bytes   int64 // the bound
+	call    *held // of a scan, or of the message of a point read
+	row     *held // of rows above the first bound
 }
 
 // pointRow avoids an allocation in most point reads.
@@ -50,8 +51,8 @@ func (m *rowMemory) option() client.ReadOption {
 }
 
 // grow raises the bound, and reserves memory for it, if err means that a row exceeds the present one.
-// Then it returns nil: the read must be repeated. What was reserved before is released first, so that
-// no two calls wait for each other. Errors: err if it has another cause; a status if no larger row
+// Then it returns nil: the read must be repeated. What was reserved for rows before is released first, so
+// that no two point reads wait for each other. Errors: err if it has another cause; a status if no larger row
 // can be read; those of Config.Reserve.
 func (m *rowMemory) grow(ctx context.Context, err error) error {
 	if !errors.Is(err, client.ErrRowTooLarge) {
@@ -65,24 +66,59 @@ func (m *rowMemory) grow(ctx context.Context, err error) error {
 	if m.bytes < mediumRowBytes {
 		next = min(next, mediumRowBytes)
 	}
-	m.free()
-	if m.service.cfg.Reserve != nil {
-		release, err := m.service.cfg.Reserve(ctx, rowCharge(next))
-		if err != nil {
-			return err
-		}
-		m.release = release
+	m.row.done()
+	m.row = nil
+	if m.row, err = m.reserve(ctx, rowCharge(next)); err != nil {
+		return err
 	}
 	m.bytes = next
 	return nil
 }
 
-// free releases what is reserved. The answer must have been sent.
-func (m *rowMemory) free() {
-	if m.release != nil {
-		m.release()
-		m.release = nil
+// reserve reserves memory, if it is bounded. Errors: those of Config.Reserve.
+func (m *rowMemory) reserve(ctx context.Context, bytes int64) (*held, error) {
+	if m.service.cfg.Reserve == nil {
+		return nil, nil
 	}
+	release, err := m.service.cfg.Reserve(ctx, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return hold(release), nil
+}
+
+// reserveScan reserves the memory of a scan.
+func (m *rowMemory) reserveScan(ctx context.Context) (err error) {
+	m.bytes = scanRowBytes
+	m.call, err = m.reserve(ctx, scanBytes)
+	return err
+}
+
+// reserveMessage reserves memory for the message of a point read, unless it is small or what is reserved
+// for the row covers it.
+func (m *rowMemory) reserveMessage(ctx context.Context, row *table.Row) (err error) {
+	if n := encodedBytes(row); m.row == nil && n > firstBytes {
+		m.call, err = m.reserve(ctx, int64(n))
+	}
+	return err
+}
+
+// current returns what messages use: nil if nothing is reserved.
+func (m *rowMemory) current() *held {
+	switch {
+	case m == nil:
+		return nil
+	case m.row != nil:
+		return m.row
+	}
+	return m.call
+}
+
+// end ends the use of what is reserved by the call. Its messages may use it longer.
+func (m *rowMemory) end() {
+	m.row.done()
+	m.call.done()
+	m.row, m.call = nil, nil
 }
 
 // get reads a row, and reserves memory for it if it is large. Errors: those of Table.Get and of grow.

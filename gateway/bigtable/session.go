@@ -186,7 +186,7 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 		return err
 	}
 	memory := rowMemory{service: x.service, bytes: pointRowBytes}
-	defer memory.free()
+	defer memory.end()
 	var answer *bigtablepb.TableResponse
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}
@@ -194,7 +194,7 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 		answer, err = x.execute(req, &memory)
 	}
 	if err != nil {
-		return x.answer(x.failure(req.RpcId, err))
+		return x.answer(x.failure(req.RpcId, err), nil)
 	}
 	payload, err := proto.Marshal(answer)
 	if err != nil {
@@ -202,7 +202,7 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 	}
 	return x.answer(&bigtablepb.SessionResponse{Payload: &bigtablepb.SessionResponse_VirtualRpc{VirtualRpc: &bigtablepb.VirtualRpcResponse{
 		RpcId: req.RpcId, ClusterInfo: x.service.peer.cluster, Payload: payload,
-		Stats: &bigtablepb.SessionRequestStats{BackendLatency: durationpb.New(time.Since(began))}}}})
+		Stats: &bigtablepb.SessionRequestStats{BackendLatency: durationpb.New(time.Since(began))}}}}, memory.current())
 }
 
 // begin admits a virtual RPC. It returns away if the session is closing, and clients may execute it
@@ -221,16 +221,29 @@ func (x *session) begin(id int64) (away bool, err error) {
 	return false, nil
 }
 
-// answer sends the answer of the virtual RPC in progress.
-func (x *session) answer(m *bigtablepb.SessionResponse) error {
+// answer sends the answer of the virtual RPC in progress, which uses memory until it is written.
+func (x *session) answer(m *bigtablepb.SessionResponse, memory *held) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mu.busy = false
 	x.beat.Stop()
-	if err := x.stream.Send(m); err != nil {
+	if err := x.sendLocked(m, memory); err != nil {
 		return err
 	}
 	return x.leaveLocked()
+}
+
+func (x *session) sendLocked(m *bigtablepb.SessionResponse, memory *held) error {
+	if memory == nil {
+		return x.stream.Send(m)
+	}
+	pool := x.service.cfg.Pool
+	b := pool.Get(proto.Size(m))
+	var err error
+	if *b, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend((*b)[:0], m); err != nil {
+		return err
+	}
+	return x.stream.SendMsg(memory.message(b, pool))
 }
 
 // tick sends what is due: a GoAway, or a heartbeat.
