@@ -3,7 +3,6 @@ package bigtable
 import (
 	"time"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/steledb/stele/table"
@@ -147,8 +146,8 @@ func appendFamily(b []byte, cells []table.Cell) []byte {
 	return b
 }
 
-// encode encodes the SessionResponse for a virtual RPC that succeeded (GB1).
-func (x *session) encode(id int64, a answer, took time.Duration) *encoded {
+// encode encodes the SessionResponse for a virtual RPC that succeeded (GB1). It uses memory until it is written.
+func (x *session) encode(id int64, a answer, took time.Duration, memory *held) *encoded {
 	row, read := 0, 0 // sizes of the row, and of the SessionReadRowResponse
 	if a.row != nil {
 		row = rowSize(a.row)
@@ -173,5 +172,5 @@ func (x *session) encode(id int64, a answer, took time.Duration) *encoded {
 	}
 	b = appendLength(appendLength(b, virtualStats, field(latency)), statsLatency, latency)
 	*buffer = appendVarint(appendVarint(b, durationSeconds, seconds), durationNanos, nanos)
-	return &encoded{mem.NewBuffer(buffer, x.service.cfg.Pool)}
+	return memory.message(buffer, x.service.cfg.Pool)
 }

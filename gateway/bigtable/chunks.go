@@ -138,10 +138,12 @@ type sender struct {
 	pool   mem.BufferPool
 	// whole means that no row is divided among messages.
 	whole bool
+	// memory is what messages use until they are written; nil: nothing.
+	memory *rowMemory
 
 	buffer *[]byte // nil, or that of the next message; its length is that of the message
 	chunk  chunk   // memory for one
-	last   []byte  // the key of the last row, or a larger one that was sent
+	last   []byte  // the key of the last row, or one behind it that was sent; nil: none
 	// rows and cells count what was added.
 	rows, cells int64
 }
@@ -153,6 +155,9 @@ func (s *sender) add(row *table.Row) error {
 		return nil
 	}
 	s.chunk.rowKey = row.Key
+	if s.whole { // a buffer that grows takes three times the memory
+		s.grow(encodedBytes(row))
+	}
 	var before *table.Cell
 	for i := range row.Cells {
 		cell := &row.Cells[i]
@@ -168,6 +173,25 @@ func (s *sender) add(row *table.Row) error {
 		return s.flush()
 	}
 	return nil
+}
+
+// cellHeadBytes bounds the bytes of a cell in a message without its names, labels and value.
+const cellHeadBytes = 48
+
+// encodedBytes bounds the bytes of a row in a message, approximately.
+func encodedBytes(row *table.Row) int {
+	n := len(row.Key)
+	for i := range row.Cells {
+		c := &row.Cells[i]
+		n += cellHeadBytes + len(c.Value)
+		if i == 0 || c.Family != row.Cells[i-1].Family {
+			n += len(c.Family)
+		}
+		if i == 0 || string(c.Qualifier) != string(row.Cells[i-1].Qualifier) {
+			n += len(c.Qualifier)
+		}
+	}
+	return n
 }
 
 // addCell adds a cell that follows another one of its row, or nil. A chunk names the family and the
@@ -238,7 +262,7 @@ func (s *sender) flush() error {
 	if s.length() == 0 {
 		return nil
 	}
-	e := &encoded{mem.NewBuffer(s.buffer, s.pool)}
+	e := s.memory.current().message(s.buffer, s.pool)
 	s.buffer = nil
 	return s.stream.SendMsg(e)
 }

@@ -17,6 +17,12 @@
 // A value over 1 MiB is sent in chunks of 1 MiB, and a row over 1 MiB in several messages, except to
 // Google's Go client, which forgets an unfinished row at the end of a message.
 //
+// A point read asks for a row of at most 64 KiB, and a scan for rows of at most 256 KiB. If a row is larger,
+// the service reserves memory for one of 1 MiB, and then for the largest that it may send, and repeats
+// the read; a scan continues behind the last row that it sent. A row that is larger still is FAILED_PRECONDITION. The memory is held until the call, or the
+// virtual RPC, has ended, and grpc-go has written its messages. A message of over 4 KiB of a point read, too,
+// has memory until then.
+//
 // The messages of ReadRows are encoded by hand from cells into buffers of a pool. Codec passes them
 // on to grpc-go, which returns each buffer to the pool when it is sent.
 //
@@ -62,4 +68,6 @@
 //	GB4. MutateRows answers each index of the request once, unless the whole call fails.
 //	GB5. Of the virtual RPCs of a session, those up to the id in its GoAway are executed and answered
 //	     unless the session breaks, and no others.
+//	GB6. A row above the first bound of its read is read only while memory for it is reserved, which is
+//	     released after the row was written to the connection.
 package bigtable

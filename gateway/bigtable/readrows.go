@@ -21,18 +21,19 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	if err != nil {
 		return err
 	}
-	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses()}
+	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses(),
+		memory: rowMemory{service: s, bytes: pointRowBytes}}
+	r.to.memory = &r.memory
+	defer r.memory.end()
 	defer r.to.release()
 	spans, err := r.prepare(req)
 	if err != nil {
 		return err
 	}
-	if s.cfg.Reserve != nil && (len(spans) > 1 || len(spans) == 1 && !spans[0].one) {
-		release, err := s.cfg.Reserve(ctx)
-		if err != nil {
+	if len(spans) > 1 || len(spans) == 1 && !spans[0].one {
+		if err := r.memory.reserveScan(ctx); err != nil {
 			return errcode.Convert(err, errcode.Repeatable)
 		}
-		defer release()
 	}
 	if err := r.read(ctx, spans); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
@@ -53,6 +54,7 @@ type rowReader struct {
 	filter  table.Filter
 	options []client.ReadOption // the filter
 	limit   int64               // in rows; 0: no limit
+	memory  rowMemory
 	// reversed means that rows are sent in descending order.
 	reversed bool
 	// progress means that the client accepts keys up to which rows were looked at.
@@ -84,17 +86,20 @@ func (r *rowReader) read(ctx context.Context, spans []span) error {
 	case len(spans) > 1 || !spans[0].one:
 		return r.scan(ctx, spans)
 	}
-	row, err := r.table.Get(ctx, spans[0].start, r.options...)
+	row, err := r.memory.get(ctx, r.table, spans[0].start, r.options...)
 	if err != nil || row == nil {
+		return err
+	}
+	if err := r.memory.reserveMessage(ctx, row); err != nil {
 		return err
 	}
 	return r.to.add(row)
 }
 
-// scanOptions returns the options of a scan of spans.
+// scanOptions returns the options of a scan of spans, behind the rows that were added.
 func (r *rowReader) scanOptions(spans []span) []client.ScanOption {
-	options := make([]client.ScanOption, 0, len(spans)+3)
-	if len(spans) == 1 {
+	options := make([]client.ScanOption, 0, len(spans)+5)
+	if len(spans) == 1 && !spans[0].one {
 		options = append(options, client.Start(spans[0].start), client.End(spans[0].end))
 		spans = nil
 	}
@@ -106,7 +111,7 @@ func (r *rowReader) scanOptions(spans []span) []client.ScanOption {
 		}
 	}
 	if r.limit > 0 {
-		options = append(options, client.Limit(r.limit))
+		options = append(options, client.Limit(r.limit-r.to.rows))
 	}
 	if r.reversed {
 		options = append(options, client.Reversed())
@@ -114,12 +119,32 @@ func (r *rowReader) scanOptions(spans []span) []client.ScanOption {
 	for _, o := range r.options {
 		options = append(options, o)
 	}
-	return options
+	return append(options, r.memory.option())
 }
 
-// scan reads and sends the rows of spans. It sends what it has whenever it would wait for the next
-// batch of rows.
+// scan reads and sends the rows of spans. If it comes to a row for which it needs more memory, it
+// continues behind the row before it.
 func (r *rowReader) scan(ctx context.Context, spans []span) error {
+	for {
+		err := r.scanPart(ctx, spans)
+		if err == nil {
+			return nil
+		}
+		if err := r.memory.grow(ctx, err); err != nil {
+			return err
+		}
+		if r.to.last != nil {
+			spans = after(spans, string(r.to.last), r.reversed)
+		}
+		if len(spans) == 0 {
+			return nil
+		}
+	}
+}
+
+// scanPart reads and sends the rows of spans up to one for which it needs more memory. It sends what it
+// has whenever it would wait for the next batch of rows.
+func (r *rowReader) scanPart(ctx context.Context, spans []span) error {
 	options := r.scanOptions(spans)
 	var broken error // of the stream
 	if r.progress {
@@ -150,8 +175,8 @@ func (r *rowReader) scanned(next []byte) error {
 		if key = below(next); string(key) <= string(r.to.last) {
 			return nil
 		}
-		r.to.last = key
 	}
+	r.to.last = slices.Clone(key)
 	return r.to.stream.SendMsg(&bigtablepb.ReadRowsResponse{LastScannedRowKey: key})
 }
 

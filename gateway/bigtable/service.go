@@ -33,9 +33,11 @@ type Config struct {
 	// Open returns a table of the cluster, bound to the caller in the context of a request. It does
 	// not check that the table exists. Its errors become statuses by package errcode.
 	Open func(ctx context.Context, name string) (Table, error)
-	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins. Errors
-	// become statuses.
-	Reserve func(ctx context.Context) (release func(), err error)
+	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins, and for large
+	// rows, before they are read. Errors become statuses.
+	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
+	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
+	RowBytesMax int64
 	// AdmitSession, unless it is nil, reserves memory for a session. It returns false if there is none.
 	AdmitSession func(ctx context.Context) (release func(), ok bool)
 	// Peer describes the node to clients.
@@ -59,7 +61,7 @@ func New(cfg Config) *Service {
 	if cfg.Pool == nil {
 		cfg.Pool = mem.DefaultBufferPool()
 	}
-	s := &Service{cfg: cfg, peer: describePeer(cfg.Peer)}
+	s := &Service{cfg: cfg.withRowBytesMax(), peer: describePeer(cfg.Peer)}
 	s.sessions.mu.open = map[*session]bool{}
 	return s
 }

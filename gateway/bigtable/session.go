@@ -181,16 +181,18 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 	if err != nil {
 		return err
 	}
+	memory := rowMemory{service: x.service, bytes: pointRowBytes}
+	defer memory.end()
 	var a answer
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}
 	} else {
-		a, err = x.execute(req)
+		a, err = x.execute(req, &memory)
 	}
 	if err != nil {
 		return x.answer(x.failure(req.RpcId, err))
 	}
-	return x.answer(x.encode(req.RpcId, a, time.Since(began)))
+	return x.answer(x.encode(req.RpcId, a, time.Since(began), memory.current()))
 }
 
 // begin admits a virtual RPC. It returns away if the session is closing, and clients may execute it

@@ -341,7 +341,7 @@ func TestEncodedRows(t *testing.T) {
 		}
 		took := time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "took"))
 		want := &bigtablepb.TableResponse{Payload: &bigtablepb.TableResponse_ReadRow{ReadRow: &bigtablepb.SessionReadRowResponse{Row: convertRow(row)}}}
-		e := x.encode(7, answer{row: row}, took)
+		e := x.encode(7, answer{row: row}, took, nil)
 		defer e.buffer.Free()
 		got, payload := &bigtablepb.SessionResponse{}, &bigtablepb.TableResponse{}
 		if err := proto.Unmarshal(e.buffer.ReadOnlyData(), got); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// execute executes a virtual RPC. Errors are statuses.
-func (x *session) execute(req *bigtablepb.VirtualRpcRequest) (a answer, err error) {
+// execute executes a virtual RPC, with memory for its answer. Errors are statuses.
+func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) (a answer, err error) {
 	m := &bigtablepb.TableRequest{}
 	if err := proto.Unmarshal(req.Payload, m); err != nil {
 		return a, errcode.Invalid("virtual_rpc.payload must be a TableRequest")
@@ -36,7 +36,7 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest) (a answer, err erro
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_WRITE {
 			return a, status.Error(codes.PermissionDenied, "the session was opened for writes only")
 		}
-		a.row, err = readRow(ctx, t, p.ReadRow)
+		a.row, err = readRow(ctx, t, p.ReadRow, memory)
 		return a, err
 	case *bigtablepb.TableRequest_MutateRow:
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_READ {
@@ -47,8 +47,8 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest) (a answer, err erro
 	return a, errcode.Unimplemented("The virtual RPC is not supported: use plain calls.")
 }
 
-// readRow reads a row. It returns nil if the row does not exist. Errors are statuses.
-func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest) (*table.Row, error) {
+// readRow reads a row, with memory for it. It returns nil if the row does not exist. Errors are statuses.
+func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest, memory *rowMemory) (*table.Row, error) {
 	filter, err := convertFilter(req.GetFilter())
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest
 	if filter != nil {
 		options = []client.ReadOption{client.Filter(filter)}
 	}
-	row, err := t.Get(ctx, string(req.GetKey()), options...)
+	row, err := memory.get(ctx, t, string(req.GetKey()), options...)
 	if err != nil || row == nil || len(row.Cells) == 0 {
 		return nil, errcode.Convert(err, errcode.Repeatable)
 	}

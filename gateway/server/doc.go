@@ -8,8 +8,8 @@
 //
 // A connection follows the frames of HTTP/2 in both directions. It charges the payload of a stream's DATA
 // frames three times, as it is received, in one piece, and decoded, until either side ends the stream. A
-// session is a stream that stays: an answer ends the charge of what came before it. Calls, and reads of
-// many rows, are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
+// session is a stream that stays: an answer ends the charge of what came before it. Calls, reads of
+// many rows, and large rows are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
 // and a RetryInfo.
 //
 // While all charges exceed the limit, no connection is read, so that TCP makes clients wait. If that lasts
@@ -23,8 +23,6 @@
 // Unary methods are served as streams (bigtable.Streams), so that a call is charged and authenticated
 // before its request is received, on a goroutine of its own. grpc-go's tap, which runs earlier, is not
 // used: after an error of it the timer of the call's timeout stays, for as long as the client likes.
-//
-// A read row that is larger than a message is not charged.
 //
 // # Goroutines
 //

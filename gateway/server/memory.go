@@ -15,8 +15,6 @@ const overloadWait = 2 * time.Second
 const (
 	// callBytes is the memory of a call without its messages: goroutines, and the state of its stream.
 	callBytes = 32 << 10
-	// readBytes is the memory of a read of many rows: a message, and two batches of the client.
-	readBytes = 3 << 19
 	// anonymousShare is the share of the limit, as a divisor, for the requests of callers that are not
 	// authenticated, and anonymousCalls the number of such calls of a connection.
 	anonymousShare, anonymousCalls = 8, 16
@@ -241,9 +239,9 @@ func (m *memory) overLocked(c *conn) <-chan struct{} {
 	return m.awaitLocked()
 }
 
-// reserve takes the memory of a read of many rows. Errors: those of take.
-func (m *memory) reserve(ctx context.Context) (release func(), err error) {
-	return m.take(ctx, connOf(ctx), readBytes)
+// reserve takes memory of a read. Errors: those of take.
+func (m *memory) reserve(ctx context.Context, bytes int64) (release func(), err error) {
+	return m.take(ctx, connOf(ctx), bytes)
 }
 
 // stall waits until a connection may be read on, so that the peer stops sending. If that takes longer

@@ -29,6 +29,9 @@ import (
 	"github.com/steledb/stele/internal/testseed"
 )
 
+// readBytes is the memory of a read.
+const readBytes = 3 << 19
+
 // slowTable applies mutations only when its caller gives up, except those of the row "fast".
 type slowTable struct{ bigtable.Table }
 
@@ -193,19 +196,19 @@ func TestOverloaded(t *testing.T) {
 			t.Fatal("no memory for a connection")
 		}
 		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: connInfo{conn: c}})
-		first, err := m.reserve(ctx)
+		first, err := m.reserve(ctx, readBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.reserve(ctx); err != nil {
+		if _, err := m.reserve(ctx, readBytes); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := m.reserve(ctx); err == nil || time.Since(began) != overloadWait {
+		if _, err := m.reserve(ctx, readBytes); err == nil || time.Since(began) != overloadWait {
 			t.Errorf("%v after %v, want an error after %v", err, time.Since(began), overloadWait)
 		}
 		time.AfterFunc(overloadWait/2, first)
-		if _, err := m.reserve(ctx); err != nil {
+		if _, err := m.reserve(ctx, readBytes); err != nil {
 			t.Error(err)
 		}
 		if m.begin(c) {

@@ -39,6 +39,9 @@ type Config struct {
 // clientBytes is the memory of a client for one principal, with its connections: the port may use as much of it as of calls.
 const clientBytes = 1 << 20
 
+// rowShare is the part of the memory of calls, as a divisor, that a row may have: as much as a request may.
+const rowShare = 6
+
 // strangersShare is the part of the connections, as a divisor, that may be without a credential.
 const strangersShare = 4
 
@@ -67,7 +70,7 @@ func Open(cfg Config) (*Port, error) {
 				return nil, err
 			}
 			return c.Table(name), nil
-		}, Peer: cfg.Peer},
+		}, Peer: cfg.Peer, RowBytesMax: cfg.MemoryBytes / rowShare},
 		Admin: bigtableadmin.Config{Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			c, err := callerOf(ctx).client(ctx, true)
 			if err != nil {
