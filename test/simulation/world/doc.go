@@ -50,7 +50,7 @@
 //	SW3. METADATA: at each time the tablets of each table that exists cover the key space once. In the end servers serve exactly these.
 //	SW4. Replicas: in the end all extents and logs have all replicas within redundancyMax, and all of them can be read, except those on the one disk
 //	     that corrupts sectors until the scrub, if it is frequent, has come to them.
-//	SW5. Exits: a process ends by itself only after a fault of its disk, when its node was removed, or when the
+//	SW5. Exits: a process ends by itself only after a fault of its disk, or if its goroutines were late by as much, when its node was removed, or when the
 //	    lock service was recovered on it although old voters elected a leader.
 //	SW6. Bounds: a healed node has about as many goroutines as one before the faults.
 //	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
