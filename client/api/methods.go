@@ -25,6 +25,9 @@ const (
 	MethodListTables    = "list_tables"
 	MethodDescribeTable = "describe_table"
 	MethodDropTable     = "drop_table"
+	MethodUndropTable   = "undrop_table"
+	MethodPurgeTable    = "purge_table"
+	MethodListDropped   = "list_dropped_tables"
 	MethodSetFamily     = "set_family"
 	MethodDropFamily    = "drop_family"
 	MethodClearRows     = "clear_rows"
@@ -81,6 +84,7 @@ func Methods() []string {
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
+		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
