@@ -21,6 +21,7 @@ type Tables interface {
 	SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error)
 	DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
+	Undrop(ctx context.Context, ref client.DroppedRef, as string) (*table.Schema, error)
 	ClearRows(ctx context.Context, name, start, end string) error
 	ClearPrefix(ctx context.Context, name, prefix string) error
 }
