@@ -12,6 +12,7 @@
 # make bench-compression  compression ratios of pages: see scripts/bench-compression.sh
 # make package       build the Debian package in dist/
 # make test-package  test it on a throw-away host with systemd (needs root)
+# make test-bigtable [CLIENTS=go,java]  Google's clients of Cloud Bigtable, in five languages, while a node is killed: see test/bigtable/clients
 # make test-ansible  test the playbooks of ansible/ on throw-away hosts, under load (needs root; at most 15 minutes)
 # make availability  measure how long tablets are unavailable: see test/availability
 # make soak T=1h     long random fault runs, FAULTS=500 of them at a time
@@ -35,7 +36,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak simulate scale fuzz mutants hostile clean network promtool
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-bigtable test-ansible soak simulate scale fuzz mutants hostile clean network promtool
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
@@ -95,6 +96,9 @@ package:
 test-package:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	GO=$(GO) scripts/package.sh "$$dir" && scripts/package-test.sh "$$dir"/*.deb
+
+test-bigtable: build
+	$(GO) run ./test/bigtable/clients $(if $(CLIENTS),-clients $(CLIENTS))
 
 test-ansible:
 	GO=$(GO) test/rollout/run.sh

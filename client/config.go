@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
@@ -68,6 +69,9 @@ type Config struct {
 	Token token.Token
 	// Dial connects to a node, below the TLS of Credential and Token: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Prepare is called with each new connection, before other calls use it. An error fails the
+	// connection. Nil does nothing.
+	Prepare func(ctx context.Context, c *rpc.Conn) error
 	// Logger gets messages about lost and restored connections: none.
 	Logger *slog.Logger
 }

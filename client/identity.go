@@ -72,6 +72,27 @@ func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) f
 	}
 }
 
+// Authorities returns the authorities that sign the cluster's certificates, for programs that connect
+// to nodes by other means: those in Credential, or, with Token, the one that has signed the
+// certificate of the node at addr. Errors: those of the network and of TLS; ErrNoTLS without an
+// identity.
+func (c Config) Authorities(ctx context.Context, addr string) (*pki.Trust, error) {
+	if c.Credential != nil {
+		return c.Credential.Trust(), nil
+	}
+	if !c.hasToken() {
+		return nil, ErrNoTLS
+	}
+	nc, err := Config{Dial: c.Dial}.withDefaults().Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	var trust *pki.Trust
+	pinned := pki.DialPinned(c.Token.Authority(), nil, func(t *pki.Trust) { trust = t })
+	return trust, tls.Client(nc, pinned).HandshakeContext(ctx)
+}
+
 // Connect opens one authenticated connection to the node at addr, for calls that Client has no
 // methods for, such as those of the lock service. Errors: those of rpc.Dial and of TLS;
 // *IdentityError.
@@ -88,7 +109,11 @@ func (c Config) connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.authenticate(ctx, conn); err != nil {
+	err = c.authenticate(ctx, conn)
+	if err == nil && c.Prepare != nil {
+		err = c.Prepare(ctx, conn)
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type readOptions struct {
 	narrow   []table.Filter
 	filters  []table.Filter
 	versions int
+	rowBytes int64
 	err      error
 }
 
@@ -139,6 +140,16 @@ func Versions(n int) ReadOption {
 	return readOption(func(o *readOptions) {
 		o.atLeastOne("versions", int64(n))
 		o.versions = n
+	})
+}
+
+// RowBytesMax bounds the memory of a row, which is estimated as that of its names, labels and values and 96
+// bytes for each cell; n is at least 1. A larger row is a *RowTooLargeError, whose Limit is n. A scan first
+// returns the rows before it. Nodes of earlier versions reject the option.
+func RowBytesMax(n int64) ReadOption {
+	return readOption(func(o *readOptions) {
+		o.atLeastOne("row_bytes", n)
+		o.rowBytes = n
 	})
 }
 

@@ -16,7 +16,7 @@ func TestOptionsThatWouldWiden(t *testing.T) {
 	check(t, tb.Apply(ctx, NewRowMutation("r").SetAt("f:a", 1, []byte("1")).SetAt("f:a", 2, []byte("2"))))
 	for name, option := range map[string]func(int) ScanOption{
 		"limit": func(n int) ScanOption { return Limit(int64(n)) }, "batch_rows": BatchRows, "batch_bytes": BatchBytes,
-		"versions": func(n int) ScanOption { return Versions(n) },
+		"versions": func(n int) ScanOption { return Versions(n) }, "row_bytes": func(n int) ScanOption { return RowBytesMax(int64(n)) },
 	} {
 		for _, n := range []int{0, -1} {
 			s := tb.Scan(ctx, option(n))

@@ -24,7 +24,7 @@ func (t *Table) Get(ctx context.Context, row string, opts ...ReadOption) (*table
 		if o.err != nil {
 			return nil, o.err
 		}
-		k.req.Filter = encodeFilter(o.filter())
+		k.req.Filter, k.req.RowBytes = encodeFilter(o.filter()), o.rowBytes
 	}
 	k.req.Table, k.call.table = t.name, t.name
 	k.req.Row = append(k.req.Row, row...)
@@ -57,7 +57,7 @@ var getCalls = sync.Pool{New: func() any {
 }}
 
 func (k *getCall) release() {
-	k.req.Row, k.req.Filter, k.call.row, k.row = k.req.Row[:0], nil, nil, nil
+	k.req.Row, k.req.Filter, k.req.RowBytes, k.call.row, k.row = k.req.Row[:0], nil, 0, nil, nil
 	getCalls.Put(k)
 }
 
@@ -94,7 +94,7 @@ func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) (
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	b := reads{table: t, rows: rows, found: make([]*table.Row, len(rows)), filter: encodeFilter(o.filter())}
+	b := reads{table: t, rows: rows, found: make([]*table.Row, len(rows)), filter: encodeFilter(o.filter()), rowBytes: o.rowBytes}
 	size := min(t.client.cfg.BatchRows, getRows)
 	senders := newSenders(t.client.cfg.BatchesInFlight)
 	start := func(todo []int) {
@@ -131,6 +131,8 @@ type reads struct {
 	rows   []string
 	found  []*table.Row
 	filter []byte
+	// rowBytes bounds each row; 0: no bound
+	rowBytes int64
 }
 
 func (b *reads) row(i int) []byte { return []byte(b.rows[i]) }
@@ -174,7 +176,7 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 // send reads a group. If its rows do not fit into one response, it halves the group. The decision
 // has no error if all rows were read.
 func (b *reads) send(ctx context.Context, r *router, g *group) decision {
-	req := api.ReadRowsRequest{Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter}
+	req := api.ReadRowsRequest{Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter, RowBytes: b.rowBytes}
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
 	}

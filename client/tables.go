@@ -80,11 +80,13 @@ type TableSpec struct {
 	SplitAt []string
 	// Granularity is that of the table's timestamps. Masters of earlier versions reject any but that of microseconds.
 	Granularity table.Granularity
+	// Protected means that the table cannot be dropped. Masters of earlier versions reject it.
+	Protected bool
 }
 
 // CreateFrom creates a table that a spec describes. Errors: those of CreateSplit.
 func (t Tables) CreateFrom(ctx context.Context, name string, spec *TableSpec) (*table.Schema, error) {
-	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity}
+	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity, Protected: spec.Protected}
 	for _, row := range spec.SplitAt {
 		req.SplitAt = append(req.SplitAt, []byte(row))
 	}
@@ -100,10 +102,17 @@ func (t Tables) SetFamily(ctx context.Context, tableName string, spec table.Fami
 }
 
 // DropFamily deletes a family of a table and all its cells. Errors: ErrNoTable, ErrNoFamily,
-// *AmbiguousError, and those of List.
+// ErrProtected, *AmbiguousError, and those of List.
 func (t Tables) DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error) {
 	req := api.NamesRequest{Names: []string{tableName, family}}
 	return t.alter(ctx, api.MethodDropFamily, req.Append)
+}
+
+// Alter makes a list of changes of a table's schema, one after the other, all at once or none of them. Errors: ErrNoFamily,
+// ErrProtected, table.ErrFamilyExists, and those of SetFamily; those about a change are in a *table.ElementError.
+func (t Tables) Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error) {
+	req := api.AlterTableRequest{Table: tableName, Changes: changes}
+	return t.alter(ctx, api.MethodAlterTable, req.Append)
 }
 
 // alter makes a call that changes a schema, and returns the new schema.
@@ -118,7 +127,7 @@ func (t Tables) alter(ctx context.Context, method string, encode func(*wire.Enco
 }
 
 // Drop drops a table. No request finds it any more, and its name is free, but it is kept for a week: see Undrop. Its space is
-// freed after that, or by Purge. A table whose first tablets were not all created yet is not kept. Errors: ErrNoTable, *AmbiguousError, and those of
+// freed after that, or by Purge. A table whose first tablets were not all created yet is not kept. Errors: ErrNoTable, ErrProtected, *AmbiguousError, and those of
 // List.
 func (t Tables) Drop(ctx context.Context, name string) error {
 	req := api.NamesRequest{Names: []string{name}}

@@ -32,8 +32,8 @@ type Config struct {
 	// HTTP is the address of metrics and health. Empty means 127.0.0.1:7108;
 	// "off" means none.
 	HTTP string
-	// Bigtable is the address of Cloud Bigtable's API, in plain text and without authentication: only for a node without Security. Empty
-	// and "off" mean none.
+	// Bigtable is the address of Cloud Bigtable's API: TLS with Security, and otherwise plain text without authentication. Empty and "off"
+	// mean none.
 	Bigtable string
 
 	// MemoryBytes is the memory that the node may use. Zero means a quarter of
@@ -173,9 +173,6 @@ func (c Config) validate() error {
 	}
 	if c.TokenFile != "" && c.Security == "" {
 		return errors.New("a join token needs a folder for the keys")
-	}
-	if c.Bigtable != "off" && c.Security != "" {
-		return errors.New("the Bigtable API has no authentication yet, so a node with certificates cannot serve it")
 	}
 	if c.Gossip == "off" && (len(c.Join) > 0 || c.Expect > 1) {
 		return errors.New("gossip is off, so the node can neither join nor expect other nodes")

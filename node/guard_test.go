@@ -137,6 +137,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 		api.MethodUsage:           names(),
 		api.MethodDropFamily:      names("f"),
 		api.MethodSetFamily:       (&api.SetFamilyRequest{Table: name, Family: table.FamilySpec{Name: "g"}}).Append,
+		api.MethodAlterTable:      (&api.AlterTableRequest{Table: name, Changes: []table.Change{{Op: table.ChangeProtect}}}).Append,
 		api.MethodSplitTablet:     tablets(api.MethodSplitTablet),
 		api.MethodMoveTablet:      values(name, row, "n1"),
 		api.MethodMergeTablets:    tablets(api.MethodMergeTablets),

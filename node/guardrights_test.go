@@ -59,6 +59,7 @@ var requiredRights = map[string]string{
 	"drop_table":     adminTable,
 	"set_family":     adminTable,
 	"drop_family":    adminTable,
+	"alter_table":    adminTable,
 	"clear_rows":     adminTable,
 	"compact_table":  adminTable,
 	"split_tablet":   adminTable,
@@ -131,7 +132,7 @@ var requiredRights = map[string]string{
 var nodeMethods = strings.Fields(`
 	blob.abort blob.begin blob.check blob.copy blob.drop blob.drop_blob blob.list blob.piece blob.read blob.reread
 	blob.resume blob.seal blob.set_holders blob.stat blob.verify
-	cluster.hail cluster.hello cluster.join cluster.merge_tablets cluster.move_tablet cluster.nudge
+	cluster.act_for cluster.hail cluster.hello cluster.join cluster.merge_tablets cluster.move_tablet cluster.nudge
 	cluster.on_behalf cluster.promise cluster.quota_report cluster.start_voting cluster.unserved_tablets
 	cluster.who
 	log.append log.cut log.drop log.fence log.list log.open log.read log.refill log.stat log.verify
@@ -147,7 +148,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
-	create_table drop_table undrop_table purge_table set_family drop_family remove_node grant revoke add_user revoke_user remove_user disable_user
+	create_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup
 `)
@@ -225,7 +226,8 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
 	api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
-	api.MethodClearRows: authz.LeaderFirst, api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
+	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,
+	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
 	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
 }

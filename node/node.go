@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/backups"
+	"github.com/steledb/stele/node/bigtableport"
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/blockstore"
 	"github.com/steledb/stele/node/budget"
@@ -129,7 +130,7 @@ type Node struct {
 	status      *status.Service
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
-	bigtable    bigtablePort
+	bigtable    *bigtableport.Port // nil if there is none
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -240,7 +241,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openData(ctx); err != nil {
 		return err
 	}
-	if err := n.bigtable.open(ctx, n); err != nil {
+	if n.bigtable, err = openBigtable(n); err != nil {
 		return err
 	}
 	n.candidate.Start(n.voter.ForMaster(), n.members, n.tabletsForMaster())
@@ -350,7 +351,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.voter != nil { // so that the others need not detect that this node is gone
 		n.voter.TransferLeadership(ctx)
 	}
-	n.bigtable.shutdown(ctx)
+	n.bigtable.Close(ctx)
 	// Cancel what waits for METADATA: it may be this node that no longer serves it.
 	if n.client != nil {
 		errs = append(errs, n.client.Close())

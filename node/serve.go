@@ -6,6 +6,7 @@ import (
 	"net"
 
 	blobapi "github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/node/actfor"
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
@@ -69,7 +70,7 @@ func (n *Node) register(server *rpc.Server) {
 		n.authz.Guard(lockserver.Guard(m), m)
 	}
 	metaapi.ServeCurrent(server, n.lockServer.ForCall)
-	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, n.commands, n.tabletServer, n.status} {
+	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status} {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{

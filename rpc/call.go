@@ -73,6 +73,11 @@ func (c *Call) Identity() any {
 // principal.
 func (c *Call) SetIdentity(identity any) { c.identity = identity }
 
+// Demote makes the peer of the request one that is not preferred, for the further requests of its
+// connection (ServerConfig.Preferred). It reports false, and changes nothing, if that would use a
+// connection that is reserved for preferred peers. The connection should then be closed.
+func (c *Call) Demote() bool { return c.conn.demote() }
+
 // OnAnswer makes Reply and Fail call f before they answer. f gets the error of Fail, or nil for
 // Reply, and a non-nil result of f is the answer instead. f runs on the goroutine that answers and
 // may block only if that goroutine may. Nil removes f.

@@ -39,7 +39,7 @@ type ServerConfig struct {
 	ConnsMax int
 	// Preferred selects peers that others cannot keep out; nil selects none. ReservedConns of ConnsMax
 	// and ReservedMemory of MemoryBytesMax are reserved for them: 0 each. Their requests wait for
-	// memory ahead of others.
+	// memory ahead of others. Preferred is called once, when a connection begins: see Call.Demote.
 	ReservedConns  int
 	ReservedMemory int64
 	Preferred      func(*Peer) bool
@@ -288,7 +288,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.mu.nextID++
 	c := newServerConn(s, nc, s.mu.nextID)
 	most := s.cfg.ConnsMax
-	if !c.preferred {
+	if !c.preferred.Load() {
 		most -= s.cfg.ReservedConns
 	}
 	if s.mu.draining || len(s.mu.conns) >= most {

@@ -51,9 +51,11 @@ type serverConn struct {
 	srv  *Server
 	nc   net.Conn
 	peer Peer
-	// preferred is the result of ServerConfig.Preferred.
-	preferred bool
-	r         *reader // nil until the mode is known
+	// preferred is the result of ServerConfig.Preferred, until demote.
+	preferred atomic.Bool
+	// ahead is the number of unsent bytes that were forced as a preferred peer's.
+	ahead atomic.Int64
+	r     *reader // nil until the mode is known
 	// progressAt is written by the reader and read by dropSlow.
 	progressAt atomic.Int64
 	// maxChecked is the time of the last MessageBytesOf call. Used by the reader only.
@@ -80,13 +82,13 @@ func newServerConn(s *Server, nc net.Conn, id uint64) *serverConn {
 	if s.cfg.Identify != nil {
 		c.peer.Identity = s.cfg.Identify(nc)
 	}
-	c.preferred = s.cfg.Preferred != nil && s.cfg.Preferred(&c.peer)
+	c.preferred.Store(s.cfg.Preferred != nil && s.cfg.Preferred(&c.peer))
 	if s.cfg.FirstByteTimeout > 0 { // before a drain can set another deadline
 		_ = nc.SetReadDeadline(time.Now().Add(s.cfg.FirstByteTimeout))
 	}
 	c.peer.ctx, c.peer.cancel = context.WithCancel(s.ctx)
 	c.out = newWriter(nc, s.cfg.WriteTimeout, &s.count.bytesOut, &s.count.writes)
-	c.out.onWrote = func(n int) { s.memory.releaseForced(int64(n), c.preferred) }
+	c.out.onWrote = func(n int) { c.releaseSent(int64(n)) }
 	c.out.onFail = c.kill
 	c.out.expectMore = func() bool { return c.inFlight.Load() > 0 }
 	return c
@@ -261,15 +263,15 @@ func (c *serverConn) doneOne() {
 // acquireMemory acquires n bytes from the server's memory gate and waits for up to AdmitWait.
 // Responses are written meanwhile, and slow clients are disconnected.
 func (c *serverConn) acquireMemory(n int) error {
-	gate := c.srv.memory
-	if c.preferred && gate.tryAcquirePreferred(int64(n)) || !c.preferred && gate.tryAcquire(int64(n)) {
+	gate, preferred := c.srv.memory, c.preferred.Load()
+	if preferred && gate.tryAcquirePreferred(int64(n)) || !preferred && gate.tryAcquire(int64(n)) {
 		return nil
 	}
 	c.sendAliveIfDue()
 	c.out.uncork()
 	defer c.out.cork()
 	defer c.srv.MemoryPressure()()
-	if gate.acquire(int64(n), c.preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
+	if gate.acquire(int64(n), preferred, c.srv.cfg.AdmitWait, c.peer.ctx.Done()) {
 		return nil
 	}
 	return errNoMemory
@@ -399,14 +401,58 @@ func (c *serverConn) sendThen(enc *wire.Encoder, sent func()) {
 		sealFrame(enc.Bytes(), 0)
 	}
 	n := int64(enc.Len())
-	c.srv.memory.force(n, c.preferred)
+	c.forceSent(n)
 	if err := c.out.append(enc, nil, sent); err != nil {
-		c.srv.memory.releaseForced(n, c.preferred)
+		c.releaseSent(n)
 		return
 	}
 	if unsent := c.out.unsent.Load(); unsent-n > 16*c.srv.cfg.UnsentBytesMax {
 		c.kill(errNotReading)
 	}
+}
+
+// forceSent acquires memory for n bytes of responses that already exist.
+func (c *serverConn) forceSent(n int64) {
+	preferred := c.preferred.Load()
+	if preferred {
+		c.ahead.Add(n)
+	}
+	c.srv.memory.force(n, preferred)
+}
+
+// releaseSent releases n bytes of responses. Those that were forced as a preferred peer's are released
+// as such, although the connection may have been demoted meanwhile.
+func (c *serverConn) releaseSent(n int64) {
+	for {
+		ahead := c.ahead.Load()
+		first := min(ahead, n)
+		if first == 0 || c.ahead.CompareAndSwap(ahead, ahead-first) {
+			if first > 0 {
+				c.srv.memory.releaseForced(first, true)
+			}
+			if n > first {
+				c.srv.memory.releaseForced(n-first, false)
+			}
+			return
+		}
+	}
+}
+
+// demote makes the connection one that is not preferred, with its unsent responses. It reports false,
+// and changes nothing, if that one would use a connection that is reserved for preferred peers.
+func (c *serverConn) demote() bool {
+	s := c.srv
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.preferred.Load() {
+		return true
+	}
+	if len(s.mu.conns) > s.cfg.ConnsMax-s.cfg.ReservedConns {
+		return false
+	}
+	c.preferred.Store(false)
+	s.memory.forced.Add(c.ahead.Swap(0))
+	return true
 }
 
 // drain asks the client to close the connection: see Server.Shutdown.

@@ -24,7 +24,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 mkdir -p "$out"
-"$stele" serve --dev --data-dir "$tmp/data" --memory "${MEMORY:-2GiB}" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http 127.0.0.1:0 \
+"$stele" serve --dev --data-dir "$tmp/data" --memory "${MEMORY:-2GiB}" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http 127.0.0.1:0 --bigtable off \
 	</dev/null 2>"$tmp/log" &
 node=$!
 until addr=$(sed -n 's/.*msg="node serves".* rpc=\([^ ]*\).*/\1/p' "$tmp/log") && [ -n "$addr" ]; do

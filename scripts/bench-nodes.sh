@@ -26,7 +26,7 @@ mkdir -p "$out"
 reports=()
 for n in ${NODES:-1 3}; do
 	echo "== nodes: $n" >&2
-	"$stele" serve --dev --nodes "$n" --data-dir "$tmp/$n" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http 127.0.0.1:0 \
+	"$stele" serve --dev --nodes "$n" --data-dir "$tmp/$n" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http 127.0.0.1:0 --bigtable off \
 		</dev/null 2>"$tmp/$n.log" &
 	nodes=$!
 	until grep -q 'Try this' "$tmp/$n.log"; do

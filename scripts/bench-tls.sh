@@ -32,7 +32,7 @@ for run in $(seq "${RUNS:-3}"); do
 			"$stele" init --data-dir "$tmp/data" --out "$tmp/admin.pem" >/dev/null 2>&1
 			credential=(--credential "$tmp/admin.pem")
 		fi
-		env -u STELE_CREDENTIAL "$stele" serve --data-dir "$tmp/data" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http 127.0.0.1:0 \
+		env -u STELE_CREDENTIAL "$stele" serve --data-dir "$tmp/data" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http 127.0.0.1:0 --bigtable off \
 			</dev/null 2>"$tmp/log" &
 		node=$!
 		until addr=$(sed -n 's/.*msg="node serves".* rpc=\([^ ]*\).*/\1/p' "$tmp/log") && [ -n "$addr" ]; do

@@ -104,7 +104,7 @@ startNode() {
 	local name=$1
 	shift
 	: >"$tmp/$name.log"
-	"$stele" serve --name "$name" --data-dir "$tmp/$name" --listen "${rpc[$name]}" --gossip "${gossip[$name]}" --http off \
+	"$stele" serve --name "$name" --data-dir "$tmp/$name" --listen "${rpc[$name]}" --gossip "${gossip[$name]}" --http off --bigtable off \
 		--memory 256MiB --reserve 64MiB --log-format text "$@" 2>"$tmp/$name.log" &
 	node[$name]=$!
 }

@@ -161,20 +161,33 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 }
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
-// written. Format 2 has the granularity.
-const schemaFormat = 2
+// written. Format 2 has the granularity, and 3 the deletion protection.
+const schemaFormat = 3
 
-// AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, unless the
-// granularity is micros, format and granularity.
+// AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
+// not the defaults, format, granularity and deletion_protection.
 func AppendSchema(e *wire.Encoder, s *Schema) {
-	if s.Granularity == GranularityMicros {
-		e.Map(5)
-	} else {
-		e.Map(7)
+	format, keys := int64(1), 5
+	if s.Granularity != GranularityMicros {
+		format, keys = 2, keys+1
+	}
+	if s.Protected {
+		format, keys = 3, keys+1
+	}
+	if format > 1 {
+		e.Map(keys + 1)
 		e.Str("format")
-		e.Int(2)
+		e.Int(format)
+	} else {
+		e.Map(keys)
+	}
+	if s.Granularity != GranularityMicros {
 		e.Str("granularity")
 		e.Str(s.Granularity.String())
+	}
+	if s.Protected {
+		e.Str("deletion_protection")
+		e.Bool(true)
 	}
 	e.Str("name")
 	e.Str(s.Name)
@@ -215,6 +228,8 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 			}
 		case "granularity":
 			s.Granularity, err = decodeGranularity(d)
+		case "deletion_protection":
+			s.Protected = d.Bool()
 		case "name":
 			s.Name = d.Str()
 		case "id":

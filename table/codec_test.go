@@ -151,6 +151,7 @@ func TestSchemaRoundTrip(t *testing.T) {
 			want, _ = want.AddFamily(f)
 		}
 		want.Granularity = Granularity(pick(t, "granularity", int(numGranularities)))
+		want.Protected = pick(t, "protected", 2) == 1
 		b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeSchema(&d, nil)

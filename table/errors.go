@@ -11,6 +11,8 @@ var (
 	ErrLimit = errors.New("over the limit")
 	// ErrNoFamily means that the table has no such column family: a *NoFamilyError.
 	ErrNoFamily = errors.New("no such column family")
+	// ErrProtected means that the table, and its families, are protected from being dropped.
+	ErrProtected = errors.New("the table is protected from deletion")
 	// ErrFamilyExists means that the table already has a family of that name.
 	ErrFamilyExists = errors.New("column family exists")
 	// ErrNoGroup means that the table has no such locality group.

@@ -16,6 +16,8 @@ type Schema struct {
 	NextFamilyID uint32 `json:"-"`
 	// Granularity is that of the table's timestamps. It never changes.
 	Granularity Granularity `json:"granularity,omitzero"`
+	// Protected means that the table and its families cannot be dropped.
+	Protected bool `json:"deletion_protection,omitzero"`
 	// Families is sorted by name.
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
@@ -73,7 +75,7 @@ func (s *Schema) Clone() *Schema {
 
 // Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
-	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity &&
+	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected &&
 		slices.Equal(s.Groups, o.Groups) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
 }
@@ -130,17 +132,28 @@ func (s *Schema) SetFamily(f Family) (*Schema, error) {
 }
 
 // DropFamily returns the schema without the family. The family's ID is never reused, and its group
-// is removed with its last family. Errors: ErrNoFamily.
+// is removed with its last family. Errors: ErrNoFamily, ErrProtected.
 func (s *Schema) DropFamily(name string) (*Schema, error) {
 	i, ok := s.findFamily(name)
 	if !ok {
 		return nil, &NoFamilyError{Table: s.Name, Family: name}
+	}
+	if err := s.CheckDrop(); err != nil {
+		return nil, err
 	}
 	c := s.Clone()
 	left := c.Families[i].Group
 	c.Families = slices.Delete(c.Families, i, i+1)
 	c.dropIfEmpty(left)
 	return c, nil
+}
+
+// CheckDrop returns ErrProtected if the table and its families are protected from being dropped.
+func (s *Schema) CheckDrop() error {
+	if s.Protected {
+		return fmt.Errorf("table %q: %w", s.Name, ErrProtected)
+	}
+	return nil
 }
 
 // dropIfEmpty removes a group without families, unless it is the default group. Its files may

@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/tombstone"
 )
@@ -137,11 +138,13 @@ func (s *Server) Snapshot(ctx context.Context, r Ref) (*Meta, error) {
 
 // snapshot is one attempt of Snapshot.
 func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
-	if err := t.flush(ctx); err != nil {
-		return nil, err
+	if !planted.On(planted.BackupUnflushed) {
+		if err := t.flush(ctx); err != nil {
+			return nil, err
+		}
 	}
 	_, err = t.meta.changeIf(ctx, func(current *Meta) error {
-		if !current.shareable() {
+		if !current.shareable() || planted.On(planted.BackupUnshared) {
 			m = current
 			return errShared
 		}

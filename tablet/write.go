@@ -3,6 +3,7 @@ package tablet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -309,12 +310,22 @@ func (w *memWriter) tryFreeze() bool {
 	return true
 }
 
+// deletionsLast returns rm with its deletions at the end: see planted.DeletionsLast.
+func deletionsLast(rm *table.RowMutation) *table.RowMutation {
+	moved := slices.Clone(rm.Mutations)
+	slices.SortStableFunc(moved, func(a, b table.Mutation) int { return min(int(a.Op-table.OpSet), 1) - min(int(b.Op-table.OpSet), 1) })
+	return &table.RowMutation{Row: rm.Row, Mutations: moved}
+}
+
 // appendBody encodes rm, which has passed table's validation. It returns the number of entries and
 // whether any needs the server's time. The error is table.ErrNoFamily.
 func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops uint32, needTime bool, err error) {
 	var buf [256]byte
 	scratch := buf[:0]
 	dst = logbody.AppendRow(dst, rm.Row)
+	if planted.On(planted.DeletionsLast) {
+		rm = deletionsLast(rm)
+	}
 	for i := range rm.Mutations {
 		m := &rm.Mutations[i]
 		var family *table.Family

@@ -128,7 +128,8 @@ func named[T interface{ String() string }](d *wire.Decoder, values ...T) (zero T
 
 // CreateTableRequest holds the parameters of create_table:
 //
-//	[name, {"families": [family…], "groups": [group…], "split_at": [row…], "granularity": text}, options?]
+//	[name, {"families": [family…], "groups": [group…], "split_at": [row…], "granularity": text,
+//	 "deletion_protection": bool}, options?]
 //
 // The result is the table's schema.
 type CreateTableRequest struct {
@@ -140,6 +141,8 @@ type CreateTableRequest struct {
 	SplitAt [][]byte
 	// Granularity is that of the table's timestamps.
 	Granularity table.Granularity
+	// Protected means that the table cannot be dropped.
+	Protected bool
 }
 
 // Append encodes the parameters.
@@ -149,6 +152,9 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	e.Str(r.Name)
 	keys := 2 + min(len(r.SplitAt), 1)
 	if r.Granularity != 0 {
+		keys++
+	}
+	if r.Protected {
 		keys++
 	}
 	e.Map(keys)
@@ -172,6 +178,10 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	if r.Granularity != 0 {
 		e.Str("granularity")
 		e.Str(r.Granularity.String())
+	}
+	if r.Protected {
+		e.Str("deletion_protection")
+		e.Bool(true)
 	}
 	r.Options.append(e, n)
 }
@@ -207,6 +217,8 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 			if name := d.Bytes(); d.Err() == nil {
 				r.Granularity, err = table.ParseGranularity(string(name))
 			}
+		case "deletion_protection":
+			r.Protected = d.Bool()
 		default:
 			err = &table.SpecError{Text: r.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
 		}
@@ -221,7 +233,7 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 // and SetGroup.
 func (r *CreateTableRequest) Schema(id uint64) (s *table.Schema, err error) {
 	s = table.NewSchema(r.Name, id)
-	s.Granularity = r.Granularity
+	s.Granularity, s.Protected = r.Granularity, r.Protected
 	for i := range r.Groups {
 		if s, err = s.SetGroup(r.Groups[i]); err != nil {
 			return nil, err

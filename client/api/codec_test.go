@@ -53,6 +53,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n)
 	case *SetFamilyRequest:
 		err = r.Decode(d, n)
+	case *AlterTableRequest:
+		err = r.Decode(d, n)
 	case *CreateTokenRequest:
 		err = r.Decode(d, n)
 	case *AddUserRequest:
@@ -129,10 +131,13 @@ func goldenRequests() []struct {
 		{"read", &ReadRequest{Table: "t", Row: []byte("r")}, "92 a174 c40172"},
 		{"read with filter", &ReadRequest{Table: "t", Row: []byte("r"), Filter: filterBytes(table.CellsPerColumnLimit(1))},
 			"93 a174 c40172 81 a666696c746572 92a876657273696f6e7301"},
+		{"read with a bound", &ReadRequest{Table: "t", Row: []byte("r"), RowBytes: 5}, "93 a174 c40172 81 a9726f775f6279746573 05"},
+		{"read_rows with a bound", &ReadRowsRequest{Table: "t", Rows: [][]byte{[]byte("a")}, RowBytes: 5}, "93 a174 91c40161 81 a9726f775f6279746573 05"},
 		{"read_rows", &ReadRowsRequest{Table: "t", Rows: [][]byte{[]byte("a"), []byte("b")}}, "92 a174 92c40161c40162"},
 		{"scan_open", &ScanOpenRequest{Table: "t"}, "91 a174"},
 		{"scan_open with options", &ScanOpenRequest{Table: "t", Start: []byte("a"), End: []byte("m"), Prefix: []byte("b"), Limit: 10, BatchRows: 5, BatchBytes: 70000},
 			"92 a174 86 a57374617274c40161 a3656e64c4016d a6707265666978c40162 a56c696d69740a aa62617463685f726f777305 ab62617463685f6279746573ce00011170"},
+		{"scan_open with a bound", &ScanOpenRequest{Table: "t", BatchRows: 5, RowBytes: 5}, "92 a174 82 aa62617463685f726f777305 a9726f775f627974657305"},
 		{"scan_open by parts", &ScanOpenRequest{Table: "t", BatchRows: 5, Parts: true}, "92 a174 82 aa62617463685f726f777305 a57061727473c3"},
 		{"scan_open with counts", &ScanOpenRequest{Table: "t", BatchRows: 5, Stats: true}, "92 a174 82 aa62617463685f726f777305 a57374617473c3"},
 		{"scan_open in reverse", &ScanOpenRequest{Table: "t", BatchRows: 5, Reversed: true}, "92 a174 82 aa62617463685f726f777305 a87265766572736564c3"},
@@ -161,6 +166,11 @@ func goldenRequests() []struct {
 			"93 a5 7461626c65 a3 776562 83 a9 77726974655f6f7073 cd03e8 aa 726561645f6279746573 c0 a8 62757273745f6d73 cd07d0"},
 		{"create_backup", &CreateBackupRequest{Tables: []string{"t", "u"}, Keep: time.Second}, "92 92a174a175 81 a7 6b6565705f6d73 cd03e8"},
 		{"create_backup of all tables", &CreateBackupRequest{}, "91 90"},
+		{"alter_table", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAdd, Family: table.FamilySpec{Name: "f", GC: &gc}},
+			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true}}},
+			"92 a174 93 81a361646482a46e616d65a166a26763aa76657273696f6e733d33 81a464726f70a167 81a770726f74656374c3"},
+		{"create_table of a protected table", &CreateTableRequest{Name: "t", Protected: true},
+			"92 a174 83 a866616d696c69657390 a667726f75707390 b364656c6574696f6e5f70726f74656374696f6ec3"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
 		{"create_table of milliseconds", &CreateTableRequest{Name: "t", Granularity: table.GranularityMillis},
@@ -308,6 +318,15 @@ func TestWrongParameters(t *testing.T) {
 		{"misspelt key of a family", array(str("t"), option("compresion", "s2")), &SetFamilyRequest{}, CodeBadSchema},
 		{"unknown compression", array(str("t"), option("compression", "lz77")), &SetFamilyRequest{}, CodeBadSchema},
 		{"bad policy", array(str("t"), option("gc", "versions=0")), &SetFamilyRequest{}, CodeBadSchema},
+		{"a change of two keys", array(str("t"), func(e *wire.Encoder) {
+			e.Array(1)
+			e.Map(2)
+			str("drop")(e)
+			str("f")(e)
+			str("set")(e)
+			str("g")(e)
+		}), &AlterTableRequest{}, CodeBadSchema},
+		{"an unknown change", array(str("t"), func(e *wire.Encoder) { e.Array(1); option("rename", "g")(e) }), &AlterTableRequest{}, CodeBadSchema},
 		{"misspelt key of a table", array(str("t"), option("familes", nil)), &CreateTableRequest{}, CodeBadSchema},
 		{"empty rows are fine", array(str("t"), none), &ReadRowsRequest{}, nil},
 	} {

@@ -56,6 +56,8 @@ const (
 
 	CodeBackupNotFound rpc.Code = 142
 	CodeBackupNotMade  rpc.Code = 143
+
+	CodeTableProtected rpc.Code = 146
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -98,6 +100,7 @@ var kinds = errkind.Table{
 		{Code: CodeBlobNotFound, Name: "blob_not_found", Target: ErrNoBlob},
 		{Code: CodeBackupNotFound, Name: "backup_not_found", Target: ErrNoBackup},
 		{Code: CodeBackupNotMade, Name: "backup_not_made", Target: ErrBackupNotMade},
+		{Code: CodeTableProtected, Name: "table_protected", Target: table.ErrProtected},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},

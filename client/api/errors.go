@@ -38,8 +38,8 @@ var (
 	// ErrNotNumber means that an increment found a value that is not 8 bytes long. It matches
 	// table.ErrBadValue.
 	ErrNotNumber error = &notNumber{}
-	// ErrRowTooLarge means that the requested cells of one row exceed the maximum size of a result:
-	// a *RowTooLargeError. A filter can reduce them.
+	// ErrRowTooLarge means that the requested cells of one row exceed the maximum size of a result, or
+	// the one of the request: a *RowTooLargeError. A filter can reduce them.
 	ErrRowTooLarge = errors.New("row too large")
 	// ErrNodeNotFound means that the cluster has no node with that id or name.
 	ErrNodeNotFound = errors.New("no such node")

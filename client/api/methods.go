@@ -30,6 +30,7 @@ const (
 	MethodListDropped   = "list_dropped_tables"
 	MethodSetFamily     = "set_family"
 	MethodDropFamily    = "drop_family"
+	MethodAlterTable    = "alter_table"
 	MethodClearRows     = "clear_rows"
 	MethodCompactTable  = "compact_table"
 	MethodSplitTablet   = "split_tablet"
@@ -85,7 +86,7 @@ func Methods() []string {
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
-		MethodSetFamily, MethodDropFamily, MethodClearRows, MethodCompactTable,
+		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,

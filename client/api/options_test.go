@@ -29,6 +29,8 @@ func TestOptionsThatWiden(t *testing.T) {
 		{"table_id", []string{"t"}, func() any { return &SampleRowKeysRequest{} }, numbers},
 		{"limit", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
 		{"batch_rows", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
+		{"row_bytes", []string{"t", "r"}, func() any { return &ReadRequest{} }, numbers},
+		{"row_bytes", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
 		{"batch_bytes", []string{"t"}, func() any { return &ScanOpenRequest{} }, numbers},
 		{"ttl_ms", []string{TokenJoin}, func() any { return &CreateTokenRequest{} }, numbers},
 		{"uses", []string{TokenJoin}, func() any { return &CreateTokenRequest{} }, numbers},

@@ -7,7 +7,7 @@ import (
 
 // ReadRequest holds the parameters of read:
 //
-//	[table, row, options?]    options: filter
+//	[table, row, options?]    options: filter, row_bytes
 type ReadRequest struct {
 	TableOptions
 	Table string
@@ -15,18 +15,22 @@ type ReadRequest struct {
 	// Filter is a filter as encoded by table.AppendFilter; empty means none. A node caches compiled
 	// filters by these bytes.
 	Filter []byte
+	// RowBytes bounds the result of RowMemory for a row: larger ones are a RowTooLargeError with that
+	// limit. 0 means unset: only ResultBytesMax applies.
+	RowBytes int64
 
 	names names
 }
 
 // Append encodes the parameters.
 func (r *ReadRequest) Append(e *wire.Encoder) {
-	n := r.TableOptions.count() + present(r.Filter)
+	n := r.TableOptions.count() + present(r.Filter) + set(r.RowBytes)
 	e.Array(2 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row)
 	r.TableOptions.append(e, n)
 	appendFilter(e, r.Filter)
+	appendCount(e, rowBytes, r.RowBytes)
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults.
@@ -35,6 +39,7 @@ func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 		return err
 	}
 	r.Table, r.Row, r.Filter = r.names.table(d), d.Bytes(), nil
+	r.RowBytes = 0
 	if err := checkRow(d, r.Row, lim); err != nil {
 		return err
 	}
@@ -45,28 +50,34 @@ func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 }
 
 func (r *ReadRequest) option(key []byte, d *wire.Decoder) bool {
-	if string(key) != "filter" {
+	switch string(key) {
+	case "filter":
+		r.Filter = rawFilter(d)
+	case rowBytes:
+		r.RowBytes = countOption(d, rowBytes)
+	default:
 		return r.TableOptions.option(key, d)
 	}
-	r.Filter = rawFilter(d)
 	return true
 }
 
 // ReadRowsRequest holds the parameters of read_rows:
 //
-//	[table, [row…], options?]    options: filter
+//	[table, [row…], options?]    options: filter, row_bytes
 type ReadRowsRequest struct {
 	TableOptions
 	Table  string
 	Rows   [][]byte
 	Filter []byte // as in ReadRequest
+	// RowBytes bounds each row, as in ReadRequest.
+	RowBytes int64
 
 	names names
 }
 
 // Append encodes the parameters.
 func (r *ReadRowsRequest) Append(e *wire.Encoder) {
-	n := r.TableOptions.count() + present(r.Filter)
+	n := r.TableOptions.count() + present(r.Filter) + set(r.RowBytes)
 	e.Array(2 + min(n, 1))
 	e.Str(r.Table)
 	e.Array(len(r.Rows))
@@ -75,6 +86,7 @@ func (r *ReadRowsRequest) Append(e *wire.Encoder) {
 	}
 	r.TableOptions.append(e, n)
 	appendFilter(e, r.Filter)
+	appendCount(e, rowBytes, r.RowBytes)
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults.
@@ -83,6 +95,7 @@ func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 		return err
 	}
 	r.Table, r.Rows, r.Filter = r.names.table(d), reuse(r.Rows), nil
+	r.RowBytes = 0
 	rows := d.Array()
 	if err := within("rows to read", rows, ReadRowsMax); err != nil {
 		return err
@@ -101,10 +114,14 @@ func (r *ReadRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) erro
 }
 
 func (r *ReadRowsRequest) option(key []byte, d *wire.Decoder) bool {
-	if string(key) != "filter" {
+	switch string(key) {
+	case "filter":
+		r.Filter = rawFilter(d)
+	case rowBytes:
+		r.RowBytes = countOption(d, rowBytes)
+	default:
 		return r.TableOptions.option(key, d)
 	}
-	r.Filter = rawFilter(d)
 	return true
 }
 
@@ -114,6 +131,41 @@ func checkRow(d *wire.Decoder, row []byte, lim *table.Limits) error {
 		return err
 	}
 	return lim.CheckRowKey(row)
+}
+
+// rowBytes is the option RowBytes.
+const rowBytes = "row_bytes"
+
+// cellMemory is the memory of a decoded cell without its names, value and labels.
+const cellMemory = 96
+
+// RowMemory returns an estimate of the memory that a client uses for a row with cells, when it has
+// decoded them.
+func RowMemory(cells []table.Cell) (n int64) {
+	for i := range cells {
+		c := &cells[i]
+		n += cellMemory + int64(len(c.Family)+len(c.Qualifier)+len(c.Value))
+		for _, l := range c.Labels {
+			n += int64(len(l))
+		}
+	}
+	return n
+}
+
+// CheckRowBytes returns a *RowTooLargeError if a row with cells exceeds limit, a RowBytes.
+func CheckRowBytes(cells []table.Cell, limit int64) error {
+	if limit > 0 && RowMemory(cells) > limit {
+		return &RowTooLargeError{Limit: limit}
+	}
+	return nil
+}
+
+// set returns 1 if an option is set.
+func set(n int64) int {
+	if n != 0 {
+		return 1
+	}
+	return 0
 }
 
 func present(filter []byte) int { return min(len(filter), 1) }

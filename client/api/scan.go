@@ -10,7 +10,7 @@ import (
 
 // ScanOpenRequest holds the parameters of scan_open:
 //
-//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed, rows, stats
+//	[table, options?]    options: start, end, prefix, filter, limit, batch_rows, batch_bytes, parts, reversed, rows, stats, row_bytes
 type ScanOpenRequest struct {
 	TableOptions
 	Table string
@@ -30,6 +30,8 @@ type ScanOpenRequest struct {
 	Rows *table.RowSet
 	// Stats means that results have ScanStats.
 	Stats bool
+	// RowBytes bounds each row, as in ReadRequest. The error comes in place of a batch that would begin with the row.
+	RowBytes int64
 
 	names names
 }
@@ -37,13 +39,11 @@ type ScanOpenRequest struct {
 // Append encodes the parameters.
 func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count() + present(r.Start) + present(r.End) + present(r.Prefix) + present(r.Filter)
-	for _, v := range []int64{r.Limit, int64(r.BatchRows), int64(r.BatchBytes)} {
-		if v != 0 {
-			n++
-		}
+	for _, v := range []int64{r.Limit, int64(r.BatchRows), int64(r.BatchBytes), r.RowBytes} {
+		n += set(v)
 	}
-	for _, set := range []bool{r.Parts, r.Reversed, r.Stats} {
-		if set {
+	for _, is := range []bool{r.Parts, r.Reversed, r.Stats} {
+		if is {
 			n++
 		}
 	}
@@ -63,6 +63,7 @@ func (r *ScanOpenRequest) Append(e *wire.Encoder) {
 	appendSet(e, "parts", r.Parts)
 	appendSet(e, "reversed", r.Reversed)
 	appendSet(e, "stats", r.Stats)
+	appendCount(e, rowBytes, r.RowBytes)
 	if r.Rows != nil {
 		e.Str("rows")
 		table.AppendRowSet(e, r.Rows)
@@ -121,6 +122,8 @@ func (r *ScanOpenRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Reversed = d.Bool()
 	case "stats":
 		r.Stats = d.Bool()
+	case rowBytes:
+		r.RowBytes = countOption(d, rowBytes)
 	case "rows":
 		r.Rows = rowSetOption(d)
 	default:

@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/access"
 	"github.com/steledb/stele/cmd/stele/backups"
 	"github.com/steledb/stele/cmd/stele/bench"
+	"github.com/steledb/stele/cmd/stele/bigtable"
 	"github.com/steledb/stele/cmd/stele/blobs"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/cluster"
@@ -29,6 +30,6 @@ func groups(a *cli.App) []cli.Group {
 		{ID: "data", Title: "Rows:", Commands: rows.Commands(a)},
 		{ID: "blobs", Title: "Blobs:", Commands: blobs.Commands(a)},
 		{ID: "locks", Title: "Locks:", Commands: locks.Commands(a)},
-		{ID: cli.GroupTools, Title: "Tools:", Commands: slices.Concat(bench.Commands(a), tools.Commands(a))},
+		{ID: cli.GroupTools, Title: "Tools:", Commands: slices.Concat(bench.Commands(a), bigtable.Commands(a), tools.Commands(a))},
 	}
 }

@@ -149,7 +149,7 @@ func (n *scriptNode) start(ts *testscript.TestScript, args []string) {
 	if n.cmd != nil {
 		ts.Fatalf("the node runs already")
 	}
-	args = append([]string{"serve", "--http", "127.0.0.1:0", "--memory", "256MiB", "--extent-size", "4MiB", "--log-format", "json"}, args...)
+	args = append([]string{"serve", "--http", "127.0.0.1:0", "--bigtable", "off", "--memory", "256MiB", "--extent-size", "4MiB", "--log-format", "json"}, args...)
 	binary, err := exec.LookPath(filepath.Join(firstPath(ts), "stele"))
 	ts.Check(err)
 	n.cmd, n.done, n.addr = exec.Command(binary, args...), make(chan error, 1), make(chan string, 1)

@@ -20,10 +20,22 @@
 // The messages of ReadRows are encoded by hand from cells into buffers of a pool. Codec passes them
 // on to grpc-go, which returns each buffer to the pool when it is sent.
 //
+// # Sessions
+//
+// A point read by ReadRows costs a stream of HTTP/2, which is most of its cost. In a session, one stream
+// of OpenTable carries many virtual RPCs: reads and mutations of a row, one after the other. Clients
+// open as many sessions as they have calls at the same time, if GetClientConfiguration returns a
+// session load of 1, and they are not connected as to an emulator.
+//
+// Each virtual RPC opens the table anew, so that the caller's rights are those of that moment. While it is
+// in progress, the client gets a heartbeat each second. Before the node shuts down, it sends a GoAway.
+// Messages are charged until a virtual RPC is answered. If there is no memory for another session,
+// OpenTable is answered with UNIMPLEMENTED: clients then use plain calls.
+//
 // # Departures from Google's service
 //
 // Limits are those of the cluster, and wider. App profiles,
-// and the idempotency token of MutateRow, have no effect. Aggregate cells, views, sessions, change streams and SQL are answered with UNIMPLEMENTED and a sentence.
+// and the idempotency token of MutateRow, have no effect. Aggregate cells, views, change streams and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //
 // # Nouns
@@ -32,11 +44,14 @@
 //   - A span is a row or a range of rows of a request.
 //   - A sender encodes rows into messages and sends them.
 //   - Entries are the row mutations of a MutateRows request.
+//   - A session is a stream of virtual RPCs about one table.
+//   - A Peer is what clients learn of the node, from headers.
 //
 // # Goroutines
 //
 // Each call runs on the goroutine of its stream. A scan has those of client.Scanner, which end with
-// the call.
+// the call. A heartbeat, or the GoAway of an idle session, is sent by the goroutine of a timer, which
+// OpenTable stops and waits for.
 //
 // # Invariants
 //
@@ -44,5 +59,7 @@
 //	GB2. The spans of a request ascend, do not overlap, and contain exactly the rows of the request.
 //	GB3. The chunks of a row begin with its key, family and qualifier, and end with its only commit.
 //	     If the client needs whole rows, they are in one message.
-//	GB4. MutateRows answers each index of the request once.
+//	GB4. MutateRows answers each index of the request once, unless the whole call fails.
+//	GB5. Of the virtual RPCs of a session, those up to the id in its GoAway are executed and answered
+//	     unless the session breaks, and no others.
 package bigtable

@@ -36,7 +36,7 @@ func (s *Service) MutateRow(ctx context.Context, req *bigtablepb.MutateRowReques
 	return &bigtablepb.MutateRowResponse{}, nil
 }
 
-// MutateRows implements bigtablepb.BigtableServer. It answers every index once (GB4).
+// MutateRows implements bigtablepb.BigtableServer. It answers every index once (GB4), unless the table does not exist.
 func (s *Service) MutateRows(req *bigtablepb.MutateRowsRequest, stream bigtablepb.Bigtable_MutateRowsServer) error {
 	if len(req.Entries) == 0 {
 		return errNoMutations
@@ -47,6 +47,9 @@ func (s *Service) MutateRows(req *bigtablepb.MutateRowsRequest, stream bigtablep
 	}
 	e := convertEntries(req.Entries)
 	e.apply(stream.Context(), t)
+	if err := e.noTable(); err != nil {
+		return errcode.Convert(err, errcode.Repeatable)
+	}
 	answer := &bigtablepb.MutateRowsResponse{Entries: e.answers()}
 	if f := featuresOf(stream.Context()); f.GetMutateRowsRateLimit() || f.GetMutateRowsRateLimit2() {
 		answer.RateLimitInfo = rateLimit(e.errs)
@@ -91,6 +94,19 @@ func (e *entries) apply(ctx context.Context, t Table) {
 			e.errs[i] = err
 		}
 	}
+}
+
+// noTable returns the error of the first valid entry if none was applied because the table does not exist.
+func (e *entries) noTable() error {
+	for _, i := range e.at {
+		if !errors.Is(e.errs[i], client.ErrNoTable) {
+			return nil
+		}
+	}
+	if len(e.at) == 0 {
+		return nil
+	}
+	return e.errs[e.at[0]]
 }
 
 // answers returns the status of each entry.

@@ -78,8 +78,9 @@ func (r *rowReader) prepare(req *bigtablepb.ReadRowsRequest) (spans []span, err 
 // each tablet server the spans that it has.
 func (r *rowReader) read(ctx context.Context, spans []span) error {
 	switch {
-	case len(spans) == 0:
-		return nil
+	case len(spans) == 0: // only the table must exist
+		_, err := r.table.Get(ctx, "\x00", client.Filter(table.BlockAll{}))
+		return err
 	case len(spans) > 1 || !spans[0].one:
 		return r.scan(ctx, spans)
 	}

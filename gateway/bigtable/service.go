@@ -2,6 +2,7 @@ package bigtable
 
 import (
 	"context"
+	"sync/atomic"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/grpc"
@@ -35,6 +36,10 @@ type Config struct {
 	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins. Errors
 	// become statuses.
 	Reserve func(ctx context.Context) (release func(), err error)
+	// AdmitSession, unless it is nil, reserves memory for a session. It returns false if there is none.
+	AdmitSession func(ctx context.Context) (release func(), ok bool)
+	// Peer describes the node to clients.
+	Peer Peer
 	// Pool has the buffers of answers. Nil means mem.DefaultBufferPool.
 	Pool mem.BufferPool
 }
@@ -42,7 +47,11 @@ type Config struct {
 // Service serves google.bigtable.v2.Bigtable.
 type Service struct {
 	bigtablepb.UnimplementedBigtableServer
-	cfg Config
+	cfg      Config
+	peer     *peer
+	sessions sessions
+	// configurations counts those that were returned to clients.
+	configurations atomic.Int64
 }
 
 // New returns a Service.
@@ -50,7 +59,9 @@ func New(cfg Config) *Service {
 	if cfg.Pool == nil {
 		cfg.Pool = mem.DefaultBufferPool()
 	}
-	return &Service{cfg: cfg}
+	s := &Service{cfg: cfg, peer: describePeer(cfg.Peer)}
+	s.sessions.mu.open = map[*session]bool{}
+	return s
 }
 
 // Register registers the service. The server must use Codec.
@@ -63,9 +74,9 @@ type target struct{ table, authorizedView, materializedView string }
 func (s *Service) open(ctx context.Context, of target) (Table, error) {
 	switch {
 	case of.authorizedView != "":
-		return nil, errcode.Unimplemented("Authorized views are not supported: name the table.")
+		return nil, errNoAuthorizedViews
 	case of.materializedView != "":
-		return nil, errcode.Unimplemented("Materialized views are not supported: name the table.")
+		return nil, errNoMaterializedViews
 	}
 	name, err := names.ParseTable(of.table)
 	if err != nil {

@@ -214,7 +214,7 @@ func TestUnsupported(t *testing.T) {
 	s := (&fakeTable{}).service()
 	_, query := s.PrepareQuery(t.Context(), nil)
 	_, view := s.MutateRow(t.Context(), &bigtablepb.MutateRowRequest{AuthorizedViewName: "v", RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}})
-	for _, err := range []error{query, view, s.ExecuteQuery(nil, nil), s.OpenTable(nil), s.OpenAuthorizedView(nil), s.OpenMaterializedView(nil),
+	for _, err := range []error{query, view, s.ExecuteQuery(nil, nil), s.OpenAuthorizedView(nil), s.OpenMaterializedView(nil),
 		s.ReadChangeStream(nil, nil), s.GenerateInitialChangeStreamPartitions(nil, nil),
 	} {
 		if got := status.Convert(err); got.Code() != codes.Unimplemented || !strings.HasSuffix(got.Message(), ".") {
@@ -224,8 +224,47 @@ func TestUnsupported(t *testing.T) {
 	if _, err := s.PingAndWarm(t.Context(), &bigtablepb.PingAndWarmRequest{Name: "projects/p/instances/i"}); err != nil {
 		t.Error(err)
 	}
-	c, err := s.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
-	if err != nil || c.SessionConfiguration.GetSessionLoad() != 0 || !c.GetStopPolling() {
-		t.Errorf("%v, %v", c, err)
+}
+
+// TestClientConfiguration: clients use sessions as long as there is memory for them.
+func TestClientConfiguration(t *testing.T) {
+	full := New(Config{AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string) (Table, error) { return nil, nil }})
+	for load, s := range map[float32]*Service{1: (&fakeTable{}).service(), 0: full} {
+		c, err := s.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
+		if err != nil || c.SessionConfiguration.GetSessionLoad() != load || c.GetPollingConfiguration() == nil {
+			t.Errorf("%v, %v, want load %v", c, err, load)
+		}
+	}
+	if err := full.OpenTable(&wire{ctx: t.Context(), to: handshakes()}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("a session without memory: %v", err)
+	}
+}
+
+// missingTable does not exist.
+type missingTable struct{ Table }
+
+func (missingTable) ApplyAll(_ context.Context, ms []*client.RowMutation, _ ...client.ApplyOption) error {
+	e := &client.BatchError{Errs: make([]error, len(ms)), Failed: len(ms)}
+	for i := range ms {
+		e.Errs[i] = client.ErrNoTable
+	}
+	return e
+}
+
+func (missingTable) Get(context.Context, string, ...client.ReadOption) (*table.Row, error) {
+	return nil, client.ErrNoTable
+}
+
+// TestMissingTable: a call fails as a whole if the table does not exist, whatever it is about.
+func TestMissingTable(t *testing.T) {
+	s := New(Config{Open: func(context.Context, string) (Table, error) { return missingTable{}, nil }})
+	entries := []*bigtablepb.MutateRowsRequest_Entry{{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}}, {RowKey: []byte("s"), Mutations: []*bigtablepb.Mutation{set(1)}}, {}}
+	write := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
+	if err := s.MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries}, write); status.Code(err) != codes.NotFound || len(write.sent) > 0 {
+		t.Errorf("%v, answers %v", err, write.sent)
+	}
+	empty := &bigtablepb.RowSet{RowRanges: []*bigtablepb.RowRange{{StartKey: &bigtablepb.RowRange_StartKeyClosed{StartKeyClosed: []byte("a")}, EndKey: &bigtablepb.RowRange_EndKeyOpen{EndKeyOpen: []byte("a")}}}}
+	if err := s.ReadRows(&bigtablepb.ReadRowsRequest{TableName: tableName, Rows: empty}, &answers[bigtablepb.ReadRowsResponse]{ctx: t.Context()}); status.Code(err) != codes.NotFound {
+		t.Errorf("a read of no rows: %v", err)
 	}
 }

@@ -3,14 +3,12 @@
 //
 // Every instance name is an alias of the cluster's only namespace (package names), with one cluster
 // in it. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
-// ignored: value types, deletion protection, change streams, backup policies and row key schemas.
+// ignored: value types, change streams, backup policies and row key schemas.
 // Changes are made at once, so no long-running operation exists.
 //
 // # Departures from Google's service
 //
-// Tables that other programs have created have the granularity MICROS. ModifyColumnFamilies
-// checks all modifications first, and then makes one after the other: if another one changes the
-// families meanwhile, or the call fails, some may be made and others not.
+// Tables that other programs have created have the granularity MICROS.
 //
 // # Nouns
 //

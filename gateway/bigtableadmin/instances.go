@@ -94,7 +94,7 @@ func (s *instances) cluster(ctx context.Context, in names.Instance) (*adminpb.Cl
 		}
 	}
 	if zone == "" {
-		zone = "local"
+		zone = names.NoZone
 	}
 	return &adminpb.Cluster{Name: in.Cluster(clusterID), Location: "projects/" + in.Project + "/locations/" + zone,
 		State: adminpb.Cluster_READY, ServeNodes: int32(alive), DefaultStorageType: adminpb.StorageType_SSD}, nil

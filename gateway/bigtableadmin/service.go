@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/names"
 	"github.com/steledb/stele/table"
 )
 
@@ -18,8 +19,7 @@ type Tables interface {
 	List(ctx context.Context) ([]*table.Schema, error)
 	Describe(ctx context.Context, name string) (*client.TableInfo, error)
 	CreateFrom(ctx context.Context, name string, spec *client.TableSpec) (*table.Schema, error)
-	SetFamily(ctx context.Context, tableName string, spec table.FamilySpec) (*table.Schema, error)
-	DropFamily(ctx context.Context, tableName, family string) (*table.Schema, error)
+	Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
 	Undrop(ctx context.Context, ref client.DroppedRef, as string) (*table.Schema, error)
 	ClearRows(ctx context.Context, name, start, end string) error
@@ -42,7 +42,7 @@ type Config struct {
 
 // Ids of what an instance contains.
 const (
-	clusterID         = "stele"
+	clusterID         = names.ClusterID
 	appProfileID      = "default"
 	defaultInstanceID = "default"
 )

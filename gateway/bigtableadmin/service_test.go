@@ -63,7 +63,7 @@ func (f *fakeCluster) CreateFrom(_ context.Context, name string, spec *client.Ta
 	if err != nil {
 		return nil, err
 	}
-	s.Granularity = spec.Granularity
+	s.Granularity, s.Protected = spec.Granularity, spec.Protected
 	f.tables[name] = s
 	if spec.SplitAt != nil {
 		f.splits = spec.SplitAt
@@ -71,15 +71,11 @@ func (f *fakeCluster) CreateFrom(_ context.Context, name string, spec *client.Ta
 	return s, nil
 }
 
-func (f *fakeCluster) SetFamily(_ context.Context, name string, spec table.FamilySpec) (s *table.Schema, err error) {
-	if s, err = f.tables[name].Apply(spec); err == nil {
-		f.tables[name] = s
+func (f *fakeCluster) Alter(_ context.Context, name string, changes ...table.Change) (s *table.Schema, err error) {
+	if f.tables[name] == nil {
+		return nil, client.ErrNoTable
 	}
-	return s, err
-}
-
-func (f *fakeCluster) DropFamily(_ context.Context, name, family string) (s *table.Schema, err error) {
-	if s, err = f.tables[name].DropFamily(family); err == nil {
+	if s, err = f.tables[name].Alter(changes...); err == nil {
 		f.tables[name] = s
 	}
 	return s, err
@@ -88,6 +84,9 @@ func (f *fakeCluster) DropFamily(_ context.Context, name, family string) (s *tab
 func (f *fakeCluster) Drop(_ context.Context, name string) error {
 	if f.tables[name] == nil {
 		return client.ErrNoTable
+	}
+	if err := f.tables[name].CheckDrop(); err != nil {
+		return err
 	}
 	delete(f.tables, name)
 	return nil
@@ -242,7 +241,7 @@ func TestCreateTable(t *testing.T) {
 		{`table_id: "x" initial_splits {}`, codes.InvalidArgument},
 		{`table_id: "micros" table {granularity: MICROS}`, codes.OK},
 		{`table_id: "x" table {granularity: 77}`, codes.InvalidArgument},
-		{`table_id: "x" table {deletion_protection: true}`, codes.Unimplemented},
+		{`table_id: "protected" table {deletion_protection: true}`, codes.OK},
 		{`table_id: "x" table {change_stream_config {}}`, codes.Unimplemented},
 		{`table_id: "x" table {automated_backup_policy {}}`, codes.Unimplemented},
 		{`table_id: "x" table {row_key_schema {}}`, codes.Unimplemented},
@@ -258,8 +257,12 @@ func TestCreateTable(t *testing.T) {
 	want := parse(t, &adminpb.Table{}, `name: "projects/p/instances/i/tables/t" granularity: MILLIS
 		column_families {key: "a" value {}} column_families {key: "b" value {gc_rule {max_num_versions: 2}}}`)
 	got, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t"})
-	if err != nil || !proto.Equal(got, want) || len(f.tables) != 2 || f.tables["micros"].Granularity != table.GranularityMicros || !slices.Equal(f.splits, []string{"m"}) {
+	if err != nil || !proto.Equal(got, want) || len(f.tables) != 3 || !f.tables["protected"].Protected || f.tables["micros"].Granularity != table.GranularityMicros || !slices.Equal(f.splits, []string{"m"}) {
 		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	encrypted, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t", View: adminpb.Table_ENCRYPTION_VIEW})
+	if err != nil || len(encrypted.ClusterStates[clusterID].GetEncryptionInfo()) != 1 || len(encrypted.ColumnFamilies) != 0 {
+		t.Errorf("%v, %v", encrypted, err)
 	}
 	full, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: parent + "/tables/t", View: adminpb.Table_FULL})
 	if err != nil || full.ClusterStates[clusterID].GetReplicationState() != adminpb.Table_ClusterState_READY || len(full.ColumnFamilies) != 2 {
@@ -345,6 +348,47 @@ func TestModifyColumnFamilies(t *testing.T) {
 		if status.Code(err) != c.code || strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, families %v; want %v, %s", c.text, err, got, c.code, c.want)
 		}
+	}
+}
+
+// TestUpdateTable: the deletion protection is updated, and holds for the table and its families. What cannot be stored is rejected.
+func TestUpdateTable(t *testing.T) {
+	schema, err := table.NewSchema("t", 1).Apply(table.FamilySpec{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeCluster{tables: map[string]*table.Schema{"t": schema}}
+	s := f.service()
+	name := parent + "/tables/t"
+	for _, c := range []struct {
+		text string
+		want codes.Code
+	}{
+		{`table {name: "projects/p/instances/i/tables/t" deletion_protection: true change_stream_config {}} update_mask {paths: "deletion_protection"}`, codes.OK},
+		{`table {name: "projects/p/instances/i/tables/t"} update_mask {paths: "change_stream_config"}`, codes.OK},
+		{`table {name: "projects/p/instances/i/tables/x"} update_mask {paths: "deletion_protection"}`, codes.NotFound},
+		{`table {name: "projects/p/instances/i/tables/x"} update_mask {paths: "row_key_schema"}`, codes.NotFound},
+		{`table {name: "projects/p/instances/i/tables/t"}`, codes.InvalidArgument},
+		{`table {name: "projects/p/instances/i/tables/t" granularity: MICROS} update_mask {paths: "granularity"}`, codes.InvalidArgument},
+		{`table {name: "projects/p/instances/i/tables/t" change_stream_config {}} update_mask {paths: "change_stream_config.retention_period"}`, codes.Unimplemented},
+		{`table {name: "projects/p/instances/i/tables/t"} update_mask {paths: "column_families"}`, codes.Unimplemented},
+		{`update_mask {paths: "deletion_protection"}`, codes.InvalidArgument},
+	} {
+		op, err := s.UpdateTable(t.Context(), parse(t, &adminpb.UpdateTableRequest{}, c.text))
+		if status.Code(err) != c.want || err == nil && (!op.Done || op.GetResponse() == nil) {
+			t.Errorf("%s: %v, %v, want %v", c.text, op, err, c.want)
+		}
+	}
+	if got, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: name}); err != nil || !got.DeletionProtection {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := s.DeleteTable(t.Context(), &adminpb.DeleteTableRequest{Name: name}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a protected table is deleted: %v", err)
+	}
+	drop := parse(t, &adminpb.ModifyColumnFamiliesRequest{}, `modifications {id: "a" drop: true}`)
+	drop.Name = name
+	if _, err := s.ModifyColumnFamilies(t.Context(), drop); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a family of a protected table is dropped: %v", err)
 	}
 }
 

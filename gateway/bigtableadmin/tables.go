@@ -69,7 +69,7 @@ func newTable(t *adminpb.Table) (spec *client.TableSpec, err error) {
 	if err := checkOptions(t); err != nil {
 		return nil, err
 	}
-	spec = &client.TableSpec{}
+	spec = &client.TableSpec{Protected: t.GetDeletionProtection()}
 	if spec.Granularity, err = granularityOf(t.GetGranularity()); err != nil {
 		return nil, err
 	}
@@ -103,8 +103,6 @@ func granularityOf(g adminpb.Table_TimestampGranularity) (table.Granularity, err
 // checkOptions rejects what a schema cannot store.
 func checkOptions(t *adminpb.Table) error {
 	switch {
-	case t.GetDeletionProtection():
-		return errcode.Unimplemented("Deletion protection is not supported.")
 	case t.GetChangeStreamConfig() != nil:
 		return errcode.Unimplemented("Change streams are not supported.")
 	case t.GetAutomatedBackupConfig() != nil:
@@ -185,7 +183,7 @@ func schemaOf(ctx context.Context, t Tables, name names.Table) (*table.Schema, e
 
 // describe returns a view of a table.
 func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *adminpb.Table {
-	t := &adminpb.Table{Name: name.String()}
+	t := &adminpb.Table{Name: name.String(), DeletionProtection: schema.Protected && view != adminpb.Table_NAME_ONLY}
 	if view == adminpb.Table_SCHEMA_VIEW || view == adminpb.Table_FULL {
 		t.Granularity = adminpb.Table_MICROS
 		if schema.Granularity == table.GranularityMillis {
@@ -198,7 +196,14 @@ func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *
 		}
 	}
 	if view == adminpb.Table_REPLICATION_VIEW || view == adminpb.Table_ENCRYPTION_VIEW || view == adminpb.Table_FULL {
-		t.ClusterStates = map[string]*adminpb.Table_ClusterState{clusterID: {ReplicationState: adminpb.Table_ClusterState_READY}}
+		state := &adminpb.Table_ClusterState{}
+		if view != adminpb.Table_ENCRYPTION_VIEW {
+			state.ReplicationState = adminpb.Table_ClusterState_READY
+		}
+		if view != adminpb.Table_REPLICATION_VIEW {
+			state.EncryptionInfo = []*adminpb.EncryptionInfo{{EncryptionType: adminpb.EncryptionInfo_GOOGLE_DEFAULT_ENCRYPTION}}
+		}
+		t.ClusterStates = map[string]*adminpb.Table_ClusterState{clusterID: state}
 	}
 	return t
 }

@@ -122,6 +122,7 @@ var kinds = []struct {
 	{client.ErrTableExists, codes.AlreadyExists, 0},
 	{client.ErrNoFamily, codes.NotFound, 0},
 	{table.ErrFamilyExists, codes.AlreadyExists, 0},
+	{client.ErrProtected, codes.FailedPrecondition, 0},
 	{client.ErrCorrupt, codes.DataLoss, 0},
 	{client.ErrRowTooLarge, codes.FailedPrecondition, 0},
 	{table.ErrBadValue, codes.FailedPrecondition, 0},

@@ -23,6 +23,13 @@ func (e *Error) Error() string { return fmt.Sprintf("%s %.200q %s", e.What, e.Na
 // Is makes the error match ErrBadName.
 func (e *Error) Is(target error) bool { return target == ErrBadName }
 
+const (
+	// ClusterID is the id of the only cluster of each instance.
+	ClusterID = "stele"
+	// NoZone is the zone of nodes that have none.
+	NoZone = "local"
+)
+
 // partBytesMax bounds an id in a name, except those of tables, which have their own limits.
 const partBytesMax = 64
 

@@ -1,19 +1,30 @@
 // Package server is the gRPC server of Cloud Bigtable's API at one port of a node: it registers the
 // services of packages bigtable and bigtableadmin, and bounds connections, headers and messages.
 //
-// It serves plain connections, without authentication. A node without certificates may offer it on
-// loopback addresses only.
+// TLS, if any, ends below: the listener returns connections after their handshake. Config.Caller
+// authenticates the caller of each call, by the connection or by an access token in the call's headers.
 //
 // # Memory
 //
-// A connection counts the payload of the DATA frames that it receives, and charges it three times: as
-// it is received, in one piece, and decoded. The charge ends with the call. While all charges exceed
-// the limit, no connection is read, so that TCP makes clients wait. If that lasts 2 s, the connection
-// with the largest charge is closed. Calls, connections, and reads of many rows are charged with
-// estimates; a call for which there is no memory is rejected with UNAVAILABLE and a RetryInfo.
+// A connection follows the frames of HTTP/2 in both directions. It charges the payload of a stream's DATA
+// frames three times, as it is received, in one piece, and decoded, until either side ends the stream. A
+// session is a stream that stays: an answer ends the charge of what came before it. Calls, and reads of
+// many rows, are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
+// and a RetryInfo.
 //
-// What arrives for a call before it is counted, and a read row that is larger than a message, are not
-// charged.
+// While all charges exceed the limit, no connection is read, so that TCP makes clients wait. If that lasts
+// 2 s, the connection with the largest charge is closed.
+//
+// Each connection has an owner, a user, and what its connections are charged is one sum. An owner may begin
+// calls and reads as long as it has no more than what is left for others, and have as many connections
+// and sessions as it leaves to others. The connections of an owner that has more than half of the limit
+// wait on their own. What is not authenticated yet has a small share.
+//
+// Unary methods are served as streams (bigtable.Streams), so that a call is charged and authenticated
+// before its request is received, on a goroutine of its own. grpc-go's tap, which runs earlier, is not
+// used: after an error of it the timer of the call's timeout stays, for as long as the client likes.
+//
+// A read row that is larger than a message is not charged.
 //
 // # Goroutines
 //
@@ -26,5 +37,6 @@
 //	GS1. A panic in a handler fails its call with INTERNAL, and nothing else.
 //	GS2. The charges exceed the limit by at most one read of each connection, and the calls that begin
 //	     at the same time.
-//	GS3. A method that does not exist here is answered with UNIMPLEMENTED and a sentence.
+//	GS3. A call is authenticated before its request is received.
+//	GS4. A method that does not exist here is answered with UNIMPLEMENTED and a sentence.
 package server

@@ -17,6 +17,9 @@ const (
 	callBytes = 32 << 10
 	// readBytes is the memory of a read of many rows: a message, and two batches of the client.
 	readBytes = 3 << 19
+	// anonymousShare is the share of the limit, as a divisor, for the requests of callers that are not
+	// authenticated, and anonymousCalls the number of such calls of a connection.
+	anonymousShare, anonymousCalls = 8, 16
 	// connBytes is the memory of a connection without calls, for its buffers.
 	connBytes = 128 << 10
 )
@@ -29,47 +32,121 @@ type memory struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		used  int64
-		conns map[*conn]bool
-		freed chan struct{} // closed at the next release; nil if nothing waits for it
+		used   int64
+		owners map[string]int64 // the part of used that each owner has, unless it is 0
+		conns  map[*conn]bool
+		// ownerConns is the number of connections of each owner, unless it is 0.
+		ownerConns map[string]int
+		// sessions is the number of sessions of each owner; they are calls, too.
+		sessions map[string]int
+		freed    chan struct{} // closed at the next release; nil if nothing waits for it
 	}
 }
 
 func newMemory(limit int64) *memory {
 	m := &memory{limit: limit}
-	m.mu.conns = map[*conn]bool{}
+	m.mu.conns, m.mu.owners, m.mu.ownerConns, m.mu.sessions = map[*conn]bool{}, map[string]int64{}, map[string]int{}, map[string]int{}
 	return m
 }
 
-// take charges n bytes, and waits for them until ctx ends or for overloadWait. Errors:
-// *api.OverloadedError, ctx's.
-func (m *memory) take(ctx context.Context, n int64) error {
+// chargeLocked charges n bytes to an owner, or releases -n.
+func (m *memory) chargeLocked(owner string, n int64) {
+	m.mu.used += n
+	if owner == "" {
+		return
+	}
+	if m.mu.owners[owner] += n; m.mu.owners[owner] == 0 {
+		delete(m.mu.owners, owner)
+	}
+}
+
+// fitsLocked reports whether an owner may have n bytes more. It may have as many as are free then, so
+// that some are left for others: a single owner gets half of the memory, two owners a third each. The
+// owner "" may have all.
+func (m *memory) fitsLocked(owner string, n int64) bool {
+	free := m.limit - m.mu.used - n
+	return free >= 0 && (owner == "" || owner == Anonymous || m.mu.owners[owner]+n <= min(free, m.mostOf(owner)))
+}
+
+// mostOf returns what an owner may have at most: half of the memory, so that the largest request fits,
+// and little before it is known.
+func (m *memory) mostOf(owner string) int64 {
+	switch owner {
+	case "":
+		return m.limit
+	case Anonymous:
+		return m.limit / anonymousShare
+	}
+	return m.limit / 2
+}
+
+// own makes a connection one of an owner's, with what is charged to it. It reports whether the owner may
+// have it.
+func (m *memory) own(c *conn, owner string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := &c.account
+	if a.owner == owner || !m.mu.conns[c] {
+		return true
+	}
+	if !m.mayConnectLocked(owner, len(m.mu.conns)) {
+		return false
+	}
+	m.chargeLocked(a.owner, -a.charged)
+	m.countLocked(a.owner, -1)
+	a.owner = owner
+	m.chargeLocked(owner, a.charged)
+	m.countLocked(owner, 1)
+	return true
+}
+
+// mayConnectLocked reports whether an owner may have another connection, of so many of all owners with
+// it: as many as are free then.
+func (m *memory) mayConnectLocked(owner string, all int) bool {
+	free := connsMax(m.limit) - all
+	return free >= 0 && (owner == "" || m.mu.ownerConns[owner] <= free)
+}
+
+// countLocked counts a connection of an owner, or one less.
+func (m *memory) countLocked(owner string, n int) {
+	if m.mu.ownerConns[owner] += n; m.mu.ownerConns[owner] == 0 {
+		delete(m.mu.ownerConns, owner)
+	}
+}
+
+// connsMax returns the number of connections for a limit: they may take a quarter of it.
+func connsMax(limit int64) int { return max(1, int(limit/4/connBytes)) }
+
+// take charges n bytes to the owner of a connection, and waits for them until ctx ends or for
+// overloadWait. The result releases them. Errors: *api.OverloadedError, ctx's.
+func (m *memory) take(ctx context.Context, c *conn, n int64) (release func(), err error) {
 	timer := time.NewTimer(overloadWait)
 	defer timer.Stop()
 	for {
-		freed, ok := m.tryTake(n)
-		if ok {
-			return nil
+		owner, freed := m.tryTake(c, n)
+		if freed == nil {
+			return func() { m.release(owner, n) }, nil
 		}
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-timer.C:
-			return &api.OverloadedError{Reason: "memory of calls", RetryAfter: time.Second}
+			return nil, &api.OverloadedError{Reason: "memory of calls", RetryAfter: time.Second}
 		}
 	}
 }
 
-// tryTake charges n bytes if they are free. Otherwise freed is closed at the next release.
-func (m *memory) tryTake(n int64) (freed <-chan struct{}, ok bool) {
+// tryTake charges n bytes to the owner of a connection if it may have them. Otherwise freed is closed
+// at the next release.
+func (m *memory) tryTake(c *conn, n int64) (owner string, freed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.used+n <= m.limit {
-		m.mu.used += n
-		return nil, true
+	if !m.fitsLocked(c.account.owner, n) {
+		return "", m.awaitLocked()
 	}
-	return m.awaitLocked(), false
+	m.chargeLocked(c.account.owner, n)
+	return c.account.owner, nil
 }
 
 func (m *memory) awaitLocked() <-chan struct{} {
@@ -79,39 +156,86 @@ func (m *memory) awaitLocked() <-chan struct{} {
 	return m.mu.freed
 }
 
-// release releases n bytes.
-func (m *memory) release(n int64) {
+// release releases n bytes of an owner.
+func (m *memory) release(owner string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.releaseLocked(n)
+	m.releaseLocked(owner, n)
 }
 
-func (m *memory) releaseLocked(n int64) {
+func (m *memory) releaseLocked(owner string, n int64) {
 	if n == 0 {
 		return
 	}
-	m.mu.used -= n
+	m.chargeLocked(owner, -n)
 	if m.mu.freed != nil {
 		close(m.mu.freed)
 		m.mu.freed = nil
 	}
 }
 
-// received charges n bytes that a connection has received. It returns a channel if the limit is
-// exceeded.
-func (m *memory) received(c *conn, n int64) (over <-chan struct{}) {
+// in charges the payload of a frame that a connection has received to its stream, and releases what a
+// stream has that the client resets. It returns a channel if the connection must wait.
+func (m *memory) in(c *conn, f frame) (over <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	a := &c.account
 	if !m.mu.conns[c] { // closed
 		return nil
 	}
-	c.charged += n
-	m.mu.used += n
-	return m.overLocked()
+	s := a.streams[f.stream]
+	switch {
+	case f.kind == frameHeaders && f.stream > a.last:
+		s, a.last = &stream{}, f.stream
+		a.streams[f.stream] = s
+	case s == nil: // grpc-go discards what is for no stream
+		return nil
+	case f.kind == frameReset:
+		m.closeStreamLocked(c, f.stream)
+		return nil
+	}
+	s.half = s.half || f.ends()
+	if f.kind == frameHeaders || f.bytes == 0 {
+		return nil
+	}
+	n := copies * int64(f.bytes)
+	s.charged += n
+	a.charged += n
+	m.chargeLocked(a.owner, n)
+	return m.overLocked(c)
 }
 
-func (m *memory) overLocked() <-chan struct{} {
-	if m.mu.used <= m.limit {
+// out releases what a stream has that a sent frame ends. An answer before the client has ended its side
+// is that of a session, to the messages so far.
+func (m *memory) out(c *conn, f frame) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := c.account.streams[f.stream]
+	switch {
+	case s == nil:
+	case f.ends():
+		m.closeStreamLocked(c, f.stream)
+	case f.kind == frameData && !s.half:
+		m.settleLocked(c, s)
+	}
+}
+
+// settleLocked releases what a stream has.
+func (m *memory) settleLocked(c *conn, s *stream) {
+	c.account.charged -= s.charged
+	m.releaseLocked(c.account.owner, s.charged)
+	s.charged = 0
+}
+
+func (m *memory) closeStreamLocked(c *conn, id uint32) {
+	m.settleLocked(c, c.account.streams[id])
+	delete(c.account.streams, id)
+}
+
+// overLocked returns a channel if the limit is exceeded, or that of a connection's owner.
+func (m *memory) overLocked(c *conn) <-chan struct{} {
+	owner := c.account.owner
+	if m.mu.used <= m.limit && (owner == "" || m.mu.owners[owner] <= m.mostOf(owner)) {
 		return nil
 	}
 	return m.awaitLocked()
@@ -119,57 +243,58 @@ func (m *memory) overLocked() <-chan struct{} {
 
 // reserve takes the memory of a read of many rows. Errors: those of take.
 func (m *memory) reserve(ctx context.Context) (release func(), err error) {
-	if err := m.take(ctx, readBytes); err != nil {
-		return nil, err
-	}
-	return func() { m.release(readBytes) }, nil
+	return m.take(ctx, connOf(ctx), readBytes)
 }
 
-// stall waits until the memory in use is below the limit, so that the peer stops sending. If that
-// takes longer than overloadWait, it closes the connection with the most bytes and returns.
-func (m *memory) stall(over <-chan struct{}) {
+// stall waits until a connection may be read on, so that the peer stops sending. If that takes longer
+// than overloadWait, it closes the connection with the most bytes, of the same owner if that one has
+// too many, and returns.
+func (m *memory) stall(c *conn, over <-chan struct{}) {
 	timer := time.NewTimer(overloadWait)
 	defer timer.Stop()
 	for over != nil {
 		select {
 		case <-over:
 			m.mu.Lock()
-			over = m.overLocked()
+			over = m.overLocked(c)
 			m.mu.Unlock()
 		case <-timer.C:
-			if c := m.largest(); c != nil {
-				_ = c.Close()
+			if most := m.largest(c); most != nil {
+				_ = most.Close()
 			}
 			return
 		}
 	}
 }
 
-// largest returns the connection with the most bytes, if the limit is still exceeded.
-func (m *memory) largest() (most *conn) {
+// largest returns the connection with the most bytes that must be closed so that c can be read on; nil
+// if it can.
+func (m *memory) largest(c *conn) (most *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.used <= m.limit {
+	if m.overLocked(c) == nil {
 		return nil
 	}
-	for c := range m.mu.conns {
-		if c.charged > 0 && (most == nil || c.charged > most.charged) {
-			most = c
+	all := m.mu.used > m.limit
+	for other := range m.mu.conns {
+		if other.account.charged > 0 && (all || other.account.owner == c.account.owner) && (most == nil || other.account.charged > most.account.charged) {
+			most = other
 		}
 	}
 	return most
 }
 
-// add adds a connection. It returns false if there are too many: they may take a quarter of the
-// limit.
-func (m *memory) add(c *conn) bool {
+// add adds a connection of an owner. It returns false if there are too many.
+func (m *memory) add(c *conn, owner string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if int64(len(m.mu.conns)+1)*connBytes > max(m.limit/4, connBytes) {
+	if !m.mayConnectLocked(owner, len(m.mu.conns)+1) {
 		return false
 	}
+	c.account = account{owner: owner, streams: map[uint32]*stream{}}
 	m.mu.conns[c] = true
-	m.mu.used += connBytes
+	m.chargeLocked("", connBytes) // their number is bounded by owner, too
+	m.countLocked(owner, 1)
 	return true
 }
 
@@ -181,37 +306,57 @@ func (m *memory) remove(c *conn) {
 		return
 	}
 	delete(m.mu.conns, c)
-	m.releaseLocked(c.charged + connBytes)
-	c.charged = 0
+	m.releaseLocked(c.account.owner, c.account.charged)
+	m.releaseLocked("", connBytes)
+	m.countLocked(c.account.owner, -1)
+	c.account.charged, c.account.streams = 0, nil
 }
 
-// crowded reports whether there is no memory for another call.
-func (m *memory) crowded() bool {
+// begin charges a call of a connection. It returns false if there is no memory for it.
+func (m *memory) begin(c *conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.used+callBytes > m.limit
+	a := &c.account
+	if !m.mu.conns[c] || !m.fitsLocked(a.owner, callBytes) || a.owner == Anonymous && a.calls >= anonymousCalls {
+		return false
+	}
+	a.calls++
+	a.charged += callBytes
+	m.chargeLocked(a.owner, callBytes)
+	return true
 }
 
-// began counts and charges a call of a connection.
-func (m *memory) began(c *conn) {
+// end ends a call of a connection.
+func (m *memory) end(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.calls++
-	if m.mu.conns[c] {
-		c.charged += callBytes
-		m.mu.used += callBytes
+	c.account.calls--
+	if m.mu.conns[c] { // otherwise remove has released it
+		c.account.charged -= callBytes
+		m.releaseLocked(c.account.owner, callBytes)
 	}
 }
 
-// ended ends a call whose request had n bytes, as they were charged. A connection without calls holds no bytes: what calls
-// left that ended within a request is released then.
-func (m *memory) ended(c *conn, n int64) {
+// admitSession counts a session, whose call is charged. Sessions may take a quarter of the limit, so
+// that idle ones leave memory for other calls, and an owner as many as it leaves to others.
+func (m *memory) admitSession(ctx context.Context) (release func(), ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.calls--
-	if n = min(n+callBytes, c.charged); c.calls == 0 {
-		n = c.charged
+	all := 1
+	for _, n := range m.mu.sessions {
+		all += n
 	}
-	c.charged -= n
-	m.releaseLocked(n)
+	owner := connOf(ctx).account.owner
+	free := max(1, int(m.limit/4/callBytes)) - all
+	if free < 0 || owner != "" && m.mu.sessions[owner] > free {
+		return nil, false
+	}
+	m.mu.sessions[owner]++
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.mu.sessions[owner]--; m.mu.sessions[owner] == 0 {
+			delete(m.mu.sessions, owner)
+		}
+	}), true
 }

@@ -24,6 +24,8 @@ const (
 	pingPeriodMin = 10 * time.Second
 	// silenceMax is how long a connection may be silent before the server pings it.
 	silenceMax = time.Minute
+	// idleMax is how long a connection without calls stays open.
+	idleMax = 10 * time.Minute
 	// requestBytesMax bounds a request: the largest row mutation, and the largest batch of Google's
 	// clients. With little memory the bound is lower.
 	requestBytesMax = 257 << 20
@@ -35,16 +37,23 @@ const (
 type Config struct {
 	Data  bigtable.Config
 	Admin bigtableadmin.Config
+	// Caller, unless it is nil, returns the caller of an accepted connection.
+	Caller func(net.Conn) Caller
 	// MemoryBytes bounds the memory of calls. Zero means 256 MiB.
 	MemoryBytes int64
 	// Logger gets panics of handlers. Nil discards them.
 	Logger *slog.Logger
 }
 
+// ConnsMax returns the number of connections of a server with that Config.MemoryBytes.
+func ConnsMax(memoryBytes int64) int { return connsMax(memoryBytes) }
+
 // Server serves the API. It is created by New.
 type Server struct {
 	grpc   *grpc.Server
+	data   *bigtable.Service
 	memory *memory
+	caller func(net.Conn) Caller
 }
 
 // New returns a server that does not listen yet.
@@ -56,34 +65,37 @@ func New(cfg Config) *Server {
 		cfg.MemoryBytes = memoryDefault
 	}
 	m := newMemory(cfg.MemoryBytes)
-	cfg.Data.Reserve = m.reserve
+	cfg.Data.Reserve, cfg.Data.AdmitSession = m.reserve, m.admitSession
+	data := bigtable.New(cfg.Data)
 	g := guard{cfg.Logger}
-	s := &Server{memory: m, grpc: grpc.NewServer(
+	s := &Server{memory: m, data: data, caller: cfg.Caller, grpc: grpc.NewServer(
+		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
-		grpc.StatsHandler(accountant{m}), grpc.InTapHandle(m.tap),
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax}),
-		grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.UnknownServiceHandler(unknown),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
+		grpc.ChainStreamInterceptor(g.stream, m.admit, data.Stream), grpc.UnknownServiceHandler(unknown),
 	)}
-	bigtable.New(cfg.Data).Register(s.grpc)
-	bigtableadmin.New(cfg.Admin).Register(s.grpc)
+	services := bigtable.Streams(s.grpc)
+	data.Register(services)
+	bigtableadmin.New(cfg.Admin).Register(services)
 	return s
 }
 
 // Serve serves the connections of a listener, which it closes, until Shutdown. Then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(listener{l, s.memory}); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(listener{l, s.memory, s.caller}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
 }
 
-// Shutdown accepts no further calls, and waits for those in progress until ctx ends. Then it cancels
-// them.
+// Shutdown accepts no further calls, asks clients to close their sessions, and waits for both until ctx
+// ends. Then it cancels them.
 func (s *Server) Shutdown(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.grpc.Stop)
 	defer stop()
+	s.data.Drain()
 	s.grpc.GracefulStop()
 }

@@ -97,7 +97,7 @@ var commands = map[string][]string{
 	"config":      {},
 	"serve":       {"config"},
 	"tools":       {"config"}, // stele.yaml(5)
-	"access":      {}, "backups": {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+	"access":      {}, "backups": {}, "bench": {}, "bigtable": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
 }
 
 // TestCommands: the groups of commands are independent of each other, and only the program imports them.
@@ -160,7 +160,9 @@ var services = map[string][]string{
 	"locate":       {"authz", "method", "namespace", "reply"},
 	"monitor":      {"advertise", "authz", "certs", "metric"},
 	"nodeadmin":    {"authz", "changes", "gossip", "identity", "members", "method", "namespace", "peers", "removal", "reply"},
+	"actfor":       {"authz", "method", "reply"},
 	"tokenauth":    {"advertise", "authz", "hostgate", "method"},
+	"bigtableport": {"actfor", "advertise", "authz", "tokenauth"},
 	"usage":        {"authz", "metarows", "method", "metric", "namespace", "peers", "reply"},
 	"users":        {"authz", "certs", "changes", "method", "namespace", "reply"},
 	"assign":       {"backup", "command", "metarows", "namespace", "roots"},

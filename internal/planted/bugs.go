@@ -114,6 +114,14 @@ const (
 	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before. Breaks: a later write has the later timestamp.
 	ClockOnly Bug = "clock-alone"
+	// StampsRounded: the log of a dead server is sorted with timestamps that are rounded down to milliseconds. Breaks: the timestamp
+	// of a cell never changes.
+	StampsRounded Bug = "stamps-rounded"
+	// DeletionsLast: the deletions of a mutation are made after its other changes. Breaks: the changes of a mutation apply in order.
+	DeletionsLast Bug = "deletions-last"
+	// VersionsReappear: a version that was collected because newer ones existed is live again once these were deleted. Breaks: what a
+	// read returns does not depend on compactions.
+	VersionsReappear Bug = "versions-reappear"
 	// SplitWithoutBounds: the parts of a split tablet include all rows of its files instead of only
 	// their own. Breaks: deleted rows stay deleted.
 	SplitWithoutBounds Bug = "split-without-bounds"
@@ -146,6 +154,12 @@ const (
 	// FilterHidesDeletions: a read of one column skips a file whose Bloom filter lacks the column,
 	// although the file has a deletion of the row. Breaks: deleted cells stay deleted.
 	FilterHidesDeletions Bug = "filter-hides-deletions"
+	// BackupUnshared: the files of a backup are not marked as shared: a compaction that replaces one deletes it. Breaks: a backup can be
+	// restored.
+	BackupUnshared Bug = "backup-unshared"
+	// BackupUnflushed: a backup has the files of a tablet, and lacks what is in its memtables. Breaks: a backup has all that was
+	// acknowledged before its request.
+	BackupUnflushed Bug = "backup-unflushed"
 	// ChargeLeaked: a write that meets a fence is retried without releasing the memory that it was
 	// charged. Breaks: memory for writes is released; a server does not stay overloaded.
 	ChargeLeaked Bug = "charge-leaked"
@@ -190,6 +204,8 @@ const (
 	// GCWithoutPins: garbage collection ignores blobs that nodes are using or have just written.
 	// Breaks: no live extent is deleted.
 	GCWithoutPins Bug = "gc-without-pins"
+	// BackupsUnmarked: garbage collection ignores the files of backups. Breaks: a backup can be restored.
+	BackupsUnmarked Bug = "backups-unmarked"
 	// GarbageForgotten: each round of garbage collection counts its garbage as found just now.
 	// Breaks: dead extents are deleted in time.
 	GarbageForgotten Bug = "garbage-forgotten"
@@ -238,13 +254,13 @@ var all = []Bug{
 	VotersFrozen, FailingServerLightest, LoadBeforeSorted, LogsRemovedEarly, FormerMaster, MetadataUnchecked,
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
-	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly,
+	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
 	SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
-	BlockedForEver,
+	BlockedForEver, BackupUnshared, BackupUnflushed,
 
 	AckBeforeSync, AckOneReplica, NotFenced, SealTooShort, RecoveryUnclaimed, StandbyIgnored, SlowReplicaLeft,
-	LastReplicaDropped, ReplicaCountsItself, DeadNeverGone, GCWithoutPins, GarbageForgotten, ReserveIgnored,
+	LastReplicaDropped, ReplicaCountsItself, DeadNeverGone, GCWithoutPins, BackupsUnmarked, GarbageForgotten, ReserveIgnored,
 
 	ScanRepeats, ScanNextAgain, IncrementAgain, CacheForEver,
 

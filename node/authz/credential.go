@@ -50,7 +50,7 @@ func (r *Rights) Refuses(ctx context.Context, c Credential) (bool, error) {
 
 // PeerOf returns the peer of a connection: anonymous on an open node.
 func PeerOf(p *rpc.Peer) pki.Peer {
-	if caller, ok := p.Identity.(*Subject); ok {
+	if caller := acting(p.Identity); caller != nil {
 		return caller.Identity()
 	}
 	return pki.Peer{}
@@ -68,13 +68,21 @@ func (r *Rights) RequestBytes(most int) func(*rpc.Peer) int {
 		case pki.Anonymous:
 			return strangerBytesMax
 		case pki.Principal:
-			if err, known := r.Cache.CheckNow(caller.Name, caller.Generation); known && err != nil {
-				return strangerBytesMax
-			}
-			if revoked, _ := r.Cache.CertificateRevokedNow(caller.Name, caller.Serial); revoked {
+			if r.RefusedNow(caller) != nil {
 				return strangerBytesMax
 			}
 		}
 		return most
 	}
+}
+
+// RefusedNow returns an error if it is known, without a wait, that a principal or its certificate is no longer valid. Errors: *api.IdentityError.
+func (r *Rights) RefusedNow(p pki.Peer) error {
+	if err, known := r.Cache.CheckNow(p.Name, p.Generation); known && err != nil {
+		return r.Recode(err)
+	}
+	if revoked, _ := r.Cache.CertificateRevokedNow(p.Name, p.Serial); revoked {
+		return r.Recode(acl.ErrRevoked)
+	}
+	return nil
 }

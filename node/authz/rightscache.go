@@ -147,6 +147,32 @@ func (r *Rights) checkToken(ctx context.Context, s *CredentialToken) error {
 	return s.Record.Valid(time.Now())
 }
 
+// RestoreToken sets the token of a subject that another node has authenticated, by the token's id. Errors: *api.IdentityError,
+// api.ErrUnavailable.
+func (r *Rights) RestoreToken(ctx context.Context, caller *Subject, text string) error {
+	id, err := token.ParseID(text)
+	if err != nil {
+		return err
+	}
+	gone := &api.IdentityError{Reason: api.IdentityRevoked, Text: "token was revoked: have a new one made"}
+	b, err := r.Files.Get(ctx, TokenPath(id))
+	switch {
+	case err != nil:
+		return r.Recode(err)
+	case b == nil:
+		return gone
+	}
+	record, err := token.DecodeAccess(b)
+	if err != nil {
+		return err
+	}
+	if record.Principal != caller.Peer.Name || record.Generation != caller.Peer.Generation {
+		return gone
+	}
+	caller.CredentialToken.Store(&CredentialToken{Record: record})
+	return nil
+}
+
 // Check returns nil if the principal has a right on the cluster.
 func (r *Rights) Check(ctx context.Context, caller *Subject, right acl.Rights) (acl.Ticket, error) {
 	return r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (acl.Ticket, error) {

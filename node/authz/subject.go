@@ -22,6 +22,8 @@ type Subject struct {
 	Forwarded bool
 	// CredentialToken is the access token used on a connection without a client certificate.
 	CredentialToken atomic.Pointer[CredentialToken]
+	// ActsFor is the principal for which a node uses the connection (package actfor); nil for all other connections.
+	ActsFor atomic.Pointer[Subject]
 	// Asking is set while rights are looked up for a call that must not wait for them.
 	Asking atomic.Bool
 	// recentView caches views used on the connection, by table id.
@@ -48,8 +50,16 @@ func Identify(c net.Conn) any {
 }
 
 // SubjectOf returns the subject of a call; nil on an open node.
-func SubjectOf(c *rpc.Call) *Subject {
-	caller, _ := c.Identity().(*Subject)
+func SubjectOf(c *rpc.Call) *Subject { return acting(c.Identity()) }
+
+// acting returns the subject behind an identity: the principal for which a node uses the connection, if any.
+func acting(identity any) *Subject {
+	caller, _ := identity.(*Subject)
+	if caller != nil {
+		if principal := caller.ActsFor.Load(); principal != nil {
+			return principal
+		}
+	}
 	return caller
 }
 
@@ -88,7 +98,7 @@ func SubjectIn(ctx context.Context) *Subject {
 
 // OwnerOf returns the owner whose share of the node's workers the requests of a connection use.
 func OwnerOf(p *rpc.Peer) string {
-	caller, _ := p.Identity.(*Subject)
+	caller := acting(p.Identity)
 	if name := caller.Owner(); name != "" || !caller.Restricted() {
 		return name
 	}

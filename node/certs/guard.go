@@ -42,6 +42,14 @@ func (t *Transport) Guard(l net.Listener, strangersMax int, refused func(net.Add
 	return pki.Listen(l, pki.ListenerConfig{Endpoint: t.endpoint, StrangersMax: strangersMax, NotTLS: refusePlain, Refused: refused})
 }
 
+// GuardHTTP2 is Guard for a port of HTTP/2.
+func (t *Transport) GuardHTTP2(l net.Listener, strangersMax int, refused func(net.Addr, error)) net.Listener {
+	if t == nil {
+		return l
+	}
+	return pki.Listen(l, pki.ListenerConfig{Endpoint: t.endpoint, StrangersMax: strangersMax, Protocols: []string{"h2"}, Refused: refused})
+}
+
 // Limit configures a server to identify its peers, close silent connections, reserve connections and memory for nodes, and bound
 // unauthenticated clients.
 func (t *Transport) Limit(cfg rpc.ServerConfig) rpc.ServerConfig {

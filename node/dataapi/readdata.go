@@ -35,24 +35,35 @@ func (d *Service) read(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	d.answerRow(c, r.Table, r.TableID, r.Row, f, m, false)
+	d.answerRow(c, rowRead{r.Table, r.TableID, r.Row, r.RowBytes}, f, m, false)
+}
+
+// rowRead is the read of one row.
+type rowRead struct {
+	table string
+	id    uint64 // of the table; 0: any
+	row   []byte
+	bytes int64 // api.ReadRequest.RowBytes
 }
 
 // answerRow answers with a row, or with an array of this row.
-func (d *Service) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m quotas.Metered, inArray bool) {
-	a := d.Authz.Access(c, name)
+func (d *Service) answerRow(c *rpc.Call, r rowRead, f *table.Program, m quotas.Metered, inArray bool) {
+	a := d.Authz.Access(c, r.table)
 	defer a.Release()
 	answered := false
 	ctx := timing.ClockContext{Context: context.Background(), Until: c.Deadline()}
 	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 1} // the answer is encoded into the connection's output
 	defer memory.Release()
-	turn := d.turnsOf(c, name, f)
+	turn := d.turnsOf(c, r.table, f)
 	defer turn.release()
-	as := turn.in(d.Tablets.TabletsOf(name).For(a.Of(true)).Table(id))
+	as := turn.in(d.Tablets.TabletsOf(r.table).For(a.Of(true)).Table(r.id))
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+		}
+		if err := api.CheckRowBytes(cells, r.bytes); err != nil {
+			return err
 		}
 		if !memory.Fits(size) {
 			return results.ErrMoreMemory
@@ -71,16 +82,16 @@ func (d *Service) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *
 		})
 		return nil
 	}
-	err := as.ReadRow(ctx, name, row, f, emit)
+	err := as.ReadRow(ctx, r.table, r.row, f, emit)
 	for err == results.ErrMoreMemory {
 		if err = memory.Await(ctx, memory.Lacks); err == nil {
-			err = as.ReadRow(ctx, name, row, f, emit)
+			err = as.ReadRow(ctx, r.table, r.row, f, emit)
 		}
 	}
 	switch {
 	case answered:
 	case err != nil:
-		err = d.Tablets.Misrouted(a, err, name, id, row)
+		err = d.Tablets.Misrouted(a, err, r.table, r.id, r.row)
 		m.Refund(err, quota.ReadOps, 1, 0)
 		reply.Fail(c, err)
 	case inArray:
@@ -120,7 +131,7 @@ func (d *Service) readRows(c *rpc.Call) {
 		return
 	}
 	if len(r.Rows) == 1 { // its size is known before it is encoded
-		d.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
+		d.answerRow(c, rowRead{r.Table, r.TableID, r.Rows[0], r.RowBytes}, f, m, true)
 		return
 	}
 	a := d.Authz.Access(c, r.Table)
@@ -163,6 +174,9 @@ func (d *Service) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequ
 			}
 		}
 		at, err := as.ReadRows(c.Context(), r.Table, r.Rows, f, func(i int, key []byte, cells []table.Cell) error {
+			if err := api.CheckRowBytes(cells, r.RowBytes); err != nil {
+				return err
+			}
 			switch size := e.Len() + len(key) + cellsBytes(cells); {
 			case size > most:
 				return &table.LimitError{What: api.ResultBytes, Limit: int64(most), Got: int64(size)}

@@ -27,8 +27,9 @@ type scan struct {
 	left       int64 // rows; math.MaxInt64 is no limit
 	batchRows  int
 	batchBytes int
-	stats      bool // results have api.ScanStats
-	parts      bool // the client continues on another server where this node's tablets end
+	rowBytes   int64 // api.ScanOpenRequest.RowBytes
+	stats      bool  // results have api.ScanStats
+	parts      bool  // the client continues on another server where this node's tablets end
 	owner      string
 
 	// resume is the key at which the client would continue without the cursor: rg.Next, or a key that was passed earlier if the client may
@@ -41,7 +42,7 @@ func newScan(r *api.ScanOpenRequest, owner string) *scan {
 	start, end, empty := r.Range()
 	start = bytes.Clone(start)
 	s := &scan{
-		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts, stats: r.Stats,
+		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts, stats: r.Stats, rowBytes: r.RowBytes,
 		rg: tablet.Range{Start: start, Reversed: r.Reversed, Rows: r.Rows}, owner: owner,
 	}
 	if len(end) > 0 {
@@ -223,9 +224,12 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 		most := s.mostOf(c)
 		b.next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, &most, func(key []byte, cells []table.Cell) error {
 			bytes := cellsBytes(cells)
+			tooLarge := s.checkRow(cells, bytes)
 			switch {
-			case bytes > api.ResultBytesMax:
-				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+			case tooLarge != nil && b.rows.Rows() > 0:
+				return tablet.ErrStop // the next batch has the error
+			case tooLarge != nil:
+				return tooLarge
 			case memory.Fits(e.Len() + len(key) + bytes):
 			case b.rows.Rows() > 0:
 				return tablet.ErrStop // the next batch begins with it
@@ -260,6 +264,14 @@ func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encod
 			return b, err
 		}
 	}
+}
+
+// checkRow returns a *api.RowTooLargeError if a row with cells of so many bytes is too large.
+func (s *scan) checkRow(cells []table.Cell, bytes int) error {
+	if bytes > api.ResultBytesMax {
+		return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+	}
+	return api.CheckRowBytes(cells, s.rowBytes)
 }
 
 // begin starts the result of a batch.

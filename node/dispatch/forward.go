@@ -15,7 +15,6 @@ import (
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
-	"github.com/steledb/stele/security/token"
 )
 
 // MethodOnBehalf forwards a principal's request to the master's node:
@@ -81,7 +80,7 @@ func (d *Dispatcher) onBehalf(c *rpc.Call) {
 	if f.tokenID != "" {
 		ctx, cancel := context.WithTimeout(c.Context(), authz.RightsTimeout)
 		defer cancel()
-		if err := d.restoreToken(ctx, f.caller, f.tokenID); err != nil {
+		if err := d.Authz.Rights.RestoreToken(ctx, f.caller, f.tokenID); err != nil {
 			c.Fail(reply.ToAPI(err))
 			return
 		}
@@ -92,31 +91,6 @@ func (d *Dispatcher) onBehalf(c *rpc.Call) {
 		return
 	}
 	h(c)
-}
-
-// restoreToken sets the token of a forwarded subject, which another node has verified.
-func (d *Dispatcher) restoreToken(ctx context.Context, caller *authz.Subject, text string) error {
-	id, err := token.ParseID(text)
-	if err != nil {
-		return err
-	}
-	gone := &api.IdentityError{Reason: api.IdentityRevoked, Text: "token was revoked: have a new one made"}
-	b, err := d.Authz.Rights.Files.Get(ctx, authz.TokenPath(id))
-	switch {
-	case err != nil:
-		return d.Authz.Rights.Recode(err)
-	case b == nil:
-		return gone
-	}
-	r, err := token.DecodeAccess(b)
-	if err != nil {
-		return err
-	}
-	if r.Principal != caller.Peer.Name || r.Generation != caller.Peer.Generation {
-		return gone
-	}
-	caller.CredentialToken.Store(&authz.CredentialToken{Record: r})
-	return nil
 }
 
 // masterTime bounds the wait for a master, whatever the caller's deadline: an election takes a second or two, and callers in plain

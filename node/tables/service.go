@@ -60,6 +60,7 @@ func New(cfg Config) *Service { return &Service{Config: cfg} }
 func (tb *Service) Register(r method.Registrar) {
 	r.Handle(api.MethodCreateTable, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("table"), Leader: authz.LeaderFirst}, tb.createTable)
 	r.Handle(api.MethodSetFamily, rpc.Spawned, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilySet, Leader: authz.LeaderFirst}, tb.setFamily)
+	r.Handle(api.MethodAlterTable, rpc.Spawned, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, Leader: authz.LeaderFirst}, tb.alterTable)
 	r.HandleNames(api.MethodListTables, 0, authz.Guard{To: authz.Known, Leader: authz.LeaderThroughout}, tb.listTables)
 	r.HandleNames(api.MethodDescribeTable, 1, authz.Guard{To: authz.OfTable, Leader: authz.LeaderThroughout}, tb.describeTable)
 	r.HandleNames(api.MethodDropTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, Leader: authz.LeaderFirst}, tb.dropTable)
@@ -156,7 +157,7 @@ func (tb *Service) save(ctx context.Context, s *table.Schema, cut *namespace.Spl
 	return tb.AwaitServed(s, cut.Tablets()), nil
 }
 
-// Restore creates a table with the schema and the tablets of one in a backup, within a change. It returns like create. Errors: those of
+// Restore creates a table with the schema and the tablets of one in a backup, within a change. It is not protected. Restore returns like create. Errors: those of
 // create_table.
 func (tb *Service) Restore(ctx context.Context, name string, old *table.Schema, from *namespace.Source, creator string) (s *table.Schema, served <-chan struct{}, err error) {
 	if err := tb.checkNew(ctx, name); err != nil {
@@ -167,7 +168,7 @@ func (tb *Service) Restore(ctx context.Context, name string, old *table.Schema, 
 		return nil, nil, err
 	}
 	restored := *old
-	restored.Name, restored.ID = name, id
+	restored.Name, restored.ID, restored.Protected = name, id, false
 	if err := restored.Validate(tb.Limits); err != nil {
 		return nil, nil, err
 	}
@@ -398,6 +399,9 @@ func (tb *Service) drop(ctx context.Context, name string, now bool) error {
 	}
 	s, cut, gen, err := namespace.ReadTable(ctx, tb.Catalog.Meta, name)
 	if err != nil {
+		return err
+	}
+	if err := s.CheckDrop(); err != nil {
 		return err
 	}
 	created := true

@@ -524,6 +524,52 @@ func TestAlter(t *testing.T) {
 	}
 }
 
+// TestAlterTable: a list of changes is made at once or not at all, by administrators of the table. A protected table is not dropped.
+func TestAlterTable(t *testing.T) {
+	t.Parallel()
+	m := newMaster(t, false)
+	ann, bob := m.addUser("ann", acl.Admin), m.addUser("bob", 0)
+	s, err := m.create(ann, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.grant(s.ID, "bob", s.Family("f").ID, acl.Read)
+	alter := func(as *authz.Subject, name string, changes ...table.Change) error {
+		return m.port.Call(t, as, api.MethodAlterTable, (&api.AlterTableRequest{Table: name, Changes: changes}).Append)
+	}
+	drop := func() error { return m.port.Call(t, ann, api.MethodDropTable, authztest.Values("t")) }
+	family := func(op table.ChangeOp, name string) table.Change {
+		return table.Change{Op: op, Family: table.FamilySpec{Name: name}}
+	}
+	protect := table.Change{Op: table.ChangeProtect, Protect: true}
+	for what, c := range map[string]struct{ err, want error }{
+		"without the right": {alter(bob, "t", protect), rpc.CodePermissionDenied}, "no table": {alter(ann, "x", protect), api.CodeTableNotFound},
+		"METADATA":    {alter(ann, metadata.Name, protect), api.CodeSystemTable},
+		"no family":   {alter(ann, "t", family(table.ChangeAdd, "h"), family(table.ChangeDrop, "x")), api.CodeFamilyNotFound},
+		"it is there": {alter(ann, "t", family(table.ChangeAdd, "h"), family(table.ChangeAdd, "f")), api.CodeBadSchema},
+		"protected":   {alter(ann, "t", protect, family(table.ChangeDrop, "f")), api.CodeTableProtected},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.err, c.want)
+		}
+	}
+	if now, _, err := m.Node.Catalog.Schema(t.Context(), "t"); err != nil || now.Family("h") != nil || now.Protected {
+		t.Errorf("a change that failed has changed the table: %+v, %v", now, err)
+	}
+	if err := alter(ann, "t", family(table.ChangeAdd, "h"), family(table.ChangeDrop, "f"), protect); err != nil {
+		t.Fatal(err)
+	}
+	if p := m.policy(s.ID); len(p.Grants) != 1 || p.Grants[0].Principal != "ann" {
+		t.Errorf("grants: %+v", p.Grants)
+	}
+	if err := drop(); !errors.Is(err, api.CodeTableProtected) {
+		t.Errorf("a protected table is dropped: %v", err)
+	}
+	if err := errors.Join(alter(ann, "t", table.Change{Op: table.ChangeProtect}), drop()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSeenByRights: a user sees the tables and families on which it has a right, and the sizes of tablets only as an administrator of
 // the table.
 func TestSeenByRights(t *testing.T) {

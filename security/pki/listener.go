@@ -26,6 +26,9 @@ type ListenerConfig struct {
 	// 256. One more ends the oldest.
 	StrangerLife time.Duration
 	StrangersMax int
+	// Protocols are the application protocols of which a client's list must have one (ALPN). Nil
+	// accepts all lists.
+	Protocols []string
 	// NotTLS returns the answer to a peer that does not speak TLS. first is the part of its first
 	// 32 bytes that has arrived. If NotTLS or its result is nil, the answer is a fatal alert.
 	NotTLS func(first []byte) []byte
@@ -91,6 +94,7 @@ type pending struct {
 func Listen(inner net.Listener, cfg ListenerConfig) *Listener {
 	cfg = cfg.withDefaults()
 	l := &Listener{inner: inner, cfg: cfg, tls: cfg.Endpoint.Server(), ready: make(chan net.Conn), errs: make(chan error)}
+	l.tls.NextProtos = cfg.Protocols
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.tasks.Go(l.acceptLoop)
 	return l

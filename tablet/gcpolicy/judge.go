@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 )
 
@@ -119,7 +120,9 @@ func (j *Judge) IsVisible(seq uint64) bool { return seq <= j.snap }
 func (j *Judge) Ranges() int { return len(j.ranges) }
 
 // NeedsHistory reports whether the versions must be judged together, by Settle.
-func (j *Judge) NeedsHistory() bool { return len(j.ranges) > 0 && len(j.policy.leaves) > 0 }
+func (j *Judge) NeedsHistory() bool {
+	return len(j.ranges) > 0 && len(j.policy.leaves) > 0 && !planted.On(planted.VersionsReappear)
+}
 
 // Next returns the verdict on the next version.
 func (j *Judge) Next(ts int64, seq uint64) Verdict {

@@ -11,12 +11,11 @@ import (
 	"math"
 	"slices"
 
-	"github.com/steledb/stele/tablet/logbody"
-
-	"github.com/steledb/stele/tablet/storage"
-
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/logbody"
 	"github.com/steledb/stele/tablet/sstable"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // Payloads iterates over the batches of a commit log, or of a piece of one, that are sorted into
@@ -141,7 +140,11 @@ func (s *runSorter) addRecord(r *commitlog.Record) error {
 	row := runRow{table: r.Table, off: uint32(len(s.arena)), len: uint32(len(part))}
 	s.arena = append(s.arena, part...)
 	first := len(s.entries)
-	s.scratch, err = logbody.EachEntry(r.Body, r.First, r.Time, s.scratch, func(key, value []byte) error {
+	stamp := r.Time
+	if planted.On(planted.StampsRounded) {
+		stamp -= stamp % 1000
+	}
+	s.scratch, err = logbody.EachEntry(r.Body, r.First, stamp, s.scratch, func(key, value []byte) error {
 		suffix := key[len(part):]
 		e := runEntry{row: uint32(len(s.rows)), off: uint32(len(s.arena)), suffix: uint32(len(suffix)), value: uint32(len(value))}
 		s.arena = append(append(s.arena, suffix...), value...)

@@ -105,7 +105,7 @@ func (f *cluster) start(p *process) error {
 	}
 	defer log.Close()
 	p.cmd = exec.Command(f.program, "serve", "--config", os.DevNull, "--name", p.name, "--data-dir", filepath.Join(f.dir, p.name),
-		"--listen", p.rpc, "--gossip", p.gossip, "--http", "off", "--join", f.addrs(), "--expect", fmt.Sprint(nodes),
+		"--listen", p.rpc, "--gossip", p.gossip, "--http", "off", "--bigtable", "off", "--join", f.addrs(), "--expect", fmt.Sprint(nodes),
 		"--voter-stable", "1s", "--memory", f.memory, "--reserve", "64MiB", "--log-format", "text")
 	p.cmd.Stderr = log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

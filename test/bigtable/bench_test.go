@@ -10,6 +10,7 @@ import (
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/steledb/stele/client"
 	tables "github.com/steledb/stele/table"
@@ -126,6 +127,82 @@ func BenchmarkScans(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(benchRows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+// rawSession is a session of a client without a library.
+type rawSession struct {
+	stream bigtablepb.Bigtable_OpenTableClient
+	id     int64
+}
+
+func openRawSession(ctx context.Context, c bigtablepb.BigtableClient) (*rawSession, error) {
+	payload, err := proto.Marshal(&bigtablepb.OpenTableRequest{TableName: tableName})
+	if err != nil {
+		return nil, err
+	}
+	stream, err := c.OpenTable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.Send(&bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_OpenSession{OpenSession: &bigtablepb.OpenSessionRequest{Payload: payload}}}); err != nil {
+		return nil, err
+	}
+	for range 2 { // the session, and its parameters
+		if _, err := stream.Recv(); err != nil {
+			return nil, err
+		}
+	}
+	return &rawSession{stream: stream}, nil
+}
+
+// call makes a virtual RPC, and decodes its answer.
+func (s *rawSession) call(req *bigtablepb.TableRequest) error {
+	payload, err := proto.Marshal(req)
+	if err != nil {
+		return err
+	}
+	s.id++
+	if err := s.stream.Send(&bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_VirtualRpc{VirtualRpc: &bigtablepb.VirtualRpcRequest{RpcId: s.id, Payload: payload}}}); err != nil {
+		return err
+	}
+	m, err := s.stream.Recv()
+	if err != nil {
+		return err
+	}
+	answer := &bigtablepb.TableResponse{}
+	if err := proto.Unmarshal(m.GetVirtualRpc().GetPayload(), answer); err != nil || answer.Payload == nil {
+		return fmt.Errorf("%v, %w", m, err)
+	}
+	return nil
+}
+
+// BenchmarkSessions measures point reads and writes in 64 sessions on one connection, beside those of BenchmarkPoints.
+func BenchmarkSessions(b *testing.B) {
+	c, _ := benchNode(b)
+	for name, request := range map[string]func(i int) *bigtablepb.TableRequest{
+		"read_row": func(i int) *bigtablepb.TableRequest {
+			return &bigtablepb.TableRequest{Payload: &bigtablepb.TableRequest_ReadRow{ReadRow: &bigtablepb.SessionReadRowRequest{Key: []byte(benchKey(i))}}}
+		},
+		"mutate_row": func(i int) *bigtablepb.TableRequest {
+			set := &bigtablepb.Mutation_SetCell{FamilyName: "f", ColumnQualifier: []byte("q"), TimestampMicros: 1000, Value: make([]byte, benchValue)}
+			return &bigtablepb.TableRequest{Payload: &bigtablepb.TableRequest_MutateRow{MutateRow: &bigtablepb.SessionMutateRowRequest{Key: []byte(benchKey(i)),
+				Mutations: []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: set}}}}}}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				s, err := openRawSession(b.Context(), c)
+				for i := 0; err == nil && pb.Next(); i += 7919 {
+					err = s.call(request(i))
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			})
 		})
 	}
 }

@@ -198,21 +198,30 @@ func (r random) step(ctx context.Context, s *server) string {
 	}
 }
 
-// TestEmulator: thousands of random calls have the same results as with the public emulator.
-func TestEmulator(t *testing.T) {
+func serverOf(c grpc.ClientConnInterface) *server {
+	return &server{bigtablepb.NewBigtableClient(c), adminpb.NewBigtableTableAdminClient(c)}
+}
+
+// startEmulator starts the public emulator in this process.
+func startEmulator(t *testing.T) *server {
+	t.Helper()
 	emulator, err := bttest.NewServer("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer emulator.Close()
+	t.Cleanup(emulator.Close)
 	c, err := grpc.NewClient(emulator.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	var servers []*server
-	for _, conn := range []*grpc.ClientConn{c, dial(t, startNode(t))} {
-		s := &server{bigtablepb.NewBigtableClient(conn), adminpb.NewBigtableTableAdminClient(conn)}
+	t.Cleanup(func() { _ = c.Close() })
+	return serverOf(c)
+}
+
+// TestEmulator: thousands of random calls have the same results as with the public emulator.
+func TestEmulator(t *testing.T) {
+	servers := []*server{startEmulator(t), serverOf(dial(t, startNode(t)))}
+	for _, s := range servers {
 		if _, err := s.admin.CreateTable(t.Context(), &adminpb.CreateTableRequest{Parent: "projects/p/instances/i", TableId: "t"}); err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +231,6 @@ func TestEmulator(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		servers = append(servers, s)
 	}
 	seed := testseed.New(t)
 	for i := range uint64(3000) {

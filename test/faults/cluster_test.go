@@ -154,7 +154,7 @@ func (n *node) start() {
 	}
 	args := []string{
 		"serve", "--name", n.String(), "--memory", "256MiB", "--reserve", "64MiB", "--extent-size", "4MiB",
-		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off",
+		"--listen", n.address(), "--gossip", n.host.Port(gossipPort), "--http", "off", "--bigtable", "off",
 		"--voter-stable", "1s", "--drain-timeout", "10s", "--log-format", "text", "--log-level", "debug",
 	}
 	for _, f := range n.folders() {

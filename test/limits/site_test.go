@@ -98,7 +98,7 @@ func (s *site) run(args ...string) {
 // add starts another node.
 func (s *site) add(name string, args ...string) {
 	p := &process{t: s.t, name: name, addr: newAddr(s.t)}
-	p.args = append([]string{"serve", "--name", name, "--listen", p.addr, "--memory", strconv.Itoa(memory), "--extent-size", "4MiB", "--reserve", "64MiB",
+	p.args = append([]string{"serve", "--name", name, "--listen", p.addr, "--bigtable", "off", "--memory", strconv.Itoa(memory), "--extent-size", "4MiB", "--reserve", "64MiB",
 		"--voter-stable", "1s"}, args...)
 	if s.cred == nil {
 		p.args = append(p.args, "--data-dir", filepath.Join(s.t.TempDir(), "data"))

@@ -33,6 +33,9 @@ func runChild(args []string) {
 			panic(err)
 		}
 	}
+	if !regular(cfg.Log) {
+		panic("the log is not a regular file: " + cfg.Log)
+	}
 	defer profileCPU(*profile)()
 	limitMemory()
 	result := world.Run(cfg)

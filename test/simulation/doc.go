@@ -2,7 +2,7 @@
 // clients have seen. One seed is one history: the same seed does the same, to the bit.
 //
 //	go run ./test/simulation -seeds 1000       run the seeds from 1 on; stop at the first violation
-//	go run ./test/simulation -seed 17          run one seed and print its last events before a violation
+//	go run ./test/simulation -seed 17          run one seed and print a summary, and its last events before a violation
 //	go run ./test/simulation -seed 17 -log F   write all its events to a file
 //	go run ./test/simulation -twice            check that two runs of a seed are equal
 //	go run ./test/simulation -bug NAME         plant a bug of internal/planted, and stop when it is found

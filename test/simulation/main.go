@@ -14,7 +14,7 @@ import (
 type options struct {
 	seeds   int
 	from    uint64
-	one     bool // run from alone, and print its history
+	one     bool // run from alone, and print a summary of it
 	time    time.Duration
 	jobs    int
 	twice   bool
@@ -28,6 +28,8 @@ type options struct {
 	log     string
 	cover   string
 	keep    bool
+	// progress is the period between two lines about the progress; 0 means none.
+	progress time.Duration
 }
 
 func main() {
@@ -37,11 +39,16 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := buildAndRun(ctx, parse(os.Args[1:])); err != nil {
+	o := parse(os.Args[1:])
+	o.progress = progressEvery
+	if err := buildAndRun(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(1)
 	}
 }
+
+// progressEvery is the period between two lines about the progress of many seeds.
+const progressEvery = 10 * time.Second
 
 func parse(args []string) options {
 	var o options
@@ -49,7 +56,7 @@ func parse(args []string) options {
 	f.IntVar(&o.seeds, "seeds", 100, "run this many seeds, beginning with -from")
 	f.DurationVar(&o.time, "time", 0, "start new seeds for so long, with the build of the program, instead of -seeds")
 	f.Uint64Var(&o.from, "from", 1, "the first seed")
-	one := f.Uint64("seed", 0, "run this seed only, and print its history")
+	one := f.Uint64("seed", 0, "run this seed only, and print a summary: faults, operations and states")
 	f.StringVar(&o.bugs, "bugs", "", "search for each planted bug whose name contains this, or for all, in at most -seeds seeds, and print a table")
 	f.IntVar(&o.tries, "tries", 3, "with -bugs: how often to search for each bug, from different seeds on")
 	f.StringVar(&o.log, "log", "", "with -seed: write all events to this file")
@@ -62,6 +69,9 @@ func parse(args []string) options {
 	_ = f.Parse(args) // ends the program
 	if *one != 0 {
 		o.one, o.from, o.seeds = true, *one, 1
+	} else if o.log != "" {
+		fmt.Fprintln(os.Stderr, "simulate: -log needs -seed")
+		os.Exit(2)
 	}
 	return o
 }

@@ -75,6 +75,11 @@ func (r *runner) all(ctx context.Context) {
 	var wg sync.WaitGroup
 	ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
+	reporting, end := context.WithCancel(ctx)
+	var reports sync.WaitGroup
+	reports.Go(func() { r.printProgress(reporting) })
+	defer reports.Wait()
+	defer end()
 	seeds := make(chan uint64)
 	for range r.o.jobs {
 		wg.Go(func() {
@@ -93,6 +98,26 @@ func (r *runner) all(ctx context.Context) {
 	wg.Wait()
 }
 
+// printProgress prints lines about the progress until the context ends.
+func (r *runner) printProgress(ctx context.Context) {
+	if r.o.progress == 0 || r.o.one {
+		return
+	}
+	tick := time.NewTicker(r.o.progress)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.mu.Lock()
+			took := time.Since(r.began)
+			fmt.Printf("%d seeds in %v: %.1f a minute, %d with violations\n", r.summary.seeds, took.Round(time.Second), float64(r.summary.seeds)/took.Minutes(), len(r.summary.failed))
+			r.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // more reports whether to run another seed after n.
 func (r *runner) more(n int) bool {
 	if r.o.time > 0 {
@@ -103,7 +128,16 @@ func (r *runner) more(n int) bool {
 
 // seed runs one seed and prints what is wrong with it.
 func (r *runner) seed(ctx context.Context, seed uint64) {
-	out := runSeed(ctx, r.o, r.program, seed, r.o.bug)
+	began := time.Now()
+	var out outcome
+	if err := logThrough(r.o.log, func(log string) {
+		o := r.o
+		o.log = log
+		out = runSeed(ctx, o, r.program, seed, o.bug)
+	}); err != nil {
+		out.err = errors.Join(out.err, fmt.Errorf("write the log: %w", err))
+	}
+	took := time.Since(began)
 	if ctx.Err() != nil {
 		return
 	}
@@ -119,15 +153,13 @@ func (r *runner) seed(ctx context.Context, seed uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.summary.seeds++
-	for name, n := range result.Counts {
-		if strings.HasPrefix(name, "max ") {
-			r.summary.counts[name] = max(r.summary.counts[name], n)
-			continue
-		}
-		r.summary.counts[name] += n
-	}
 	if r.o.one {
 		fmt.Printf("%s", out.text)
+		if err == nil {
+			fmt.Printf("%s\n", describe(result, took))
+		}
+	} else {
+		r.add(result)
 	}
 	if err == nil && result.Violation == "" {
 		return
@@ -140,6 +172,17 @@ func (r *runner) seed(ctx context.Context, seed uint64) {
 	fmt.Printf("replay: go run ./test/simulation -seed %d%s\n\n", seed, r.replayFlags())
 	if !r.o.keep {
 		r.stop()
+	}
+}
+
+// add adds the counts of a seed.
+func (r *runner) add(result world.Result) {
+	for name, n := range result.Counts {
+		if strings.HasPrefix(name, "max ") {
+			r.summary.counts[name] = max(r.summary.counts[name], n)
+			continue
+		}
+		r.summary.counts[name] += n
 	}
 }
 
@@ -194,6 +237,9 @@ func runSeed(ctx context.Context, o options, program string, seed uint64, bug st
 // report prints what was run.
 func (r *runner) report() error {
 	s, took := &r.summary, time.Since(r.began)
+	if r.o.one && len(s.failed) == 0 {
+		return nil
+	}
 	fmt.Printf("%d seeds in %v: %.1f a minute\n", s.seeds, took.Round(time.Second/10), float64(s.seeds)/took.Minutes())
 	var names []string
 	for name := range s.counts {

@@ -52,7 +52,7 @@ print(*[s.getsockname()[1] for s in held])')"
 
 # serve NAME ADDRESS GOSSIP starts a node, and waits until it serves.
 serve() {
-	"$stele" serve --data-dir "$tmp/$1" --listen "$2" --gossip "$3" --http off --memory 512MiB --log-level warn 2>"$tmp/$1.log" &
+	"$stele" serve --data-dir "$tmp/$1" --listen "$2" --gossip "$3" --http off --bigtable off --memory 512MiB --log-level warn 2>"$tmp/$1.log" &
 	pids+=($!)
 	for _ in $(seq 150); do
 		"$stele" status --addr "$2" --timeout 1s >/dev/null 2>&1 && return
@@ -70,7 +70,7 @@ serve open "$STELE_ADDR" "127.0.0.1:${port[1]}"
 
 # Three nodes, whose addresses the banner has.
 mkdir "$tmp/dev"
-"$stele" serve --dev --nodes 3 --data-dir "$tmp/dev" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http off --memory 512MiB 2>"$tmp/dev.log" </dev/null &
+"$stele" serve --dev --nodes 3 --data-dir "$tmp/dev" --listen 127.0.0.1:0 --gossip 127.0.0.1:0 --http off --bigtable off --memory 512MiB 2>"$tmp/dev.log" </dev/null &
 pids+=($!)
 for _ in $(seq 1200); do
 	grep -q "Ctrl-C stops all" "$tmp/dev.log" && break

@@ -17,7 +17,7 @@ import (
 func authorityCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "authority",
-		Short: "Replace the authority that signs the cluster's certificates",
+		Short: "Show or replace the authority that signs the cluster's certificates",
 		Long: `Replace the authority that signs the cluster's certificates, for example because its
 key, ca.key, may have leaked. The cluster serves requests meanwhile.
 
@@ -25,15 +25,53 @@ key, ca.key, may have leaked. The cluster serves requests meanwhile.
 authority status" shows the stage sign. Then issue new credentials to users by "stele
 user add"; the new authority signs them. "stele authority rotate --finish" makes nodes
 renew their own certificates and trust only the new authority. It invalidates
-credentials and access tokens that were issued before the rotation.`,
-		Example: `  stele authority rotate
+credentials and access tokens that were issued before the rotation.
+
+"stele authority show" prints the authority's certificate, for programs that connect by
+TLS.`,
+		Example: `  stele authority show > ca.pem
+  stele authority rotate
   stele authority status
   stele authority rotate --finish`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(authorityRotateCommand(a), authorityStatusCommand(a))
+	cmd.AddCommand(authorityRotateCommand(a), authorityStatusCommand(a), authorityShowCommand(a))
 	return cmd
+}
+
+func authorityShowCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Print the authority's certificate",
+		Long: `Print the certificate of the authority that signs the cluster's certificates, as PEM.
+Programs need it to connect by TLS, such as clients of Google's Cloud Bigtable. It is not
+secret. During a rotation there may be two.`,
+		Example: `  stele authority show > ca.pem
+  stele authority show --credential loader.token`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := a.Within(cmd, cli.DefaultTimeout)
+			defer cancel()
+			addrs, err := cli.WithPorts(a.Addr)
+			if err != nil {
+				return err
+			}
+			var cfg client.Config
+			if err := a.SetCredential(&cfg); err != nil {
+				return err
+			}
+			trust, err := cfg.Authorities(ctx, strings.Split(addrs, ",")[0])
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.PrintJSON(map[string]string{"certificates": string(trust.PEM())})
+			}
+			_, err = a.Out.Write(trust.PEM())
+			return err
+		},
+	}
 }
 
 func authorityStatusCommand(a *cli.App) *cobra.Command {

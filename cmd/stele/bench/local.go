@@ -50,7 +50,7 @@ func startLocalNode(ctx context.Context, a *cli.App, parent, memory string) (n *
 		return nil, err
 	}
 	n.addr, n.http = ports[0], ports[2]
-	args := []string{"serve", "--data-dir", filepath.Join(n.dir, "data"), "--listen", ports[0], "--gossip", ports[1], "--http", ports[2], "--profiles", "http", "--log-level", "warn"}
+	args := []string{"serve", "--data-dir", filepath.Join(n.dir, "data"), "--listen", ports[0], "--gossip", ports[1], "--http", ports[2], "--bigtable", "off", "--profiles", "http", "--log-level", "warn"}
 	if memory != "" {
 		args = append(args, "--memory", memory)
 	}

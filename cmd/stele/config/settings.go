@@ -48,7 +48,7 @@ var Settings = []Setting{
 	{Key: "listen", Usage: "`host:port` for clients and nodes", initial: "127.0.0.1:7106", check: checkAddr},
 	{Key: "gossip", Usage: "`host:port` for cluster membership, or off for a single node", initial: "127.0.0.1:7107", check: checkAddrOrOff},
 	{Key: "http", Usage: "`host:port` for metrics and health, or off", initial: "127.0.0.1:7108", check: checkAddrOrOff},
-	{Key: "bigtable", Usage: "`host:port` for clients of Google's Cloud Bigtable, in plain text and without access control: only for nodes without keys; or off", initial: "off", check: checkAddrOrOff},
+	{Key: "bigtable", Usage: "`host:port` for clients of Google's Cloud Bigtable: with TLS, unless the node has no keys; or off", initial: "127.0.0.1:7109", check: checkAddrOrOff},
 	{Key: "profiles", Usage: "`address` of Go's profiles: the absolute path of a Unix socket that only the node's user can open; http for the port of http, also on loopback without TLS, where every local process can read them; or off. With TLS, users with the right monitor can always read them on the port of http", initial: "off", example: "/run/stele/profiles", check: checkProfiles},
 	{Key: "join", Usage: "`host:port` of the --listen of nodes whose cluster to join, several separated by commas; a node with data needs it only if all other nodes have new addresses", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
 	{Key: "expect", Usage: "`number` of nodes without data and keys, all on this machine, that found a cluster together; each needs the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
@@ -266,9 +266,6 @@ func (c *Config) fromFile(key string) bool { return c.origin[key] == c.place[key
 // client that can connect has full access.
 func (c *Config) checkExposure() {
 	if c.SecurityDir() != "" {
-		if c.Text("bigtable") != "off" {
-			c.addConflict("bigtable", cli.Usagef("omit it", "bigtable (%s): a node with keys cannot serve this API yet, because it would have no access control", c.origin["bigtable"]))
-		}
 		return
 	}
 	for _, key := range []string{"listen", "gossip", "http", "bigtable"} {

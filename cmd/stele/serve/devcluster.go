@@ -265,6 +265,9 @@ func (d *devCluster) banner(temporary bool) {
 		}
 		fmt.Fprintf(&b, "  process %d\n", n.pid())
 	}
+	if first := d.nodes[0].bigtable; first != "off" {
+		fmt.Fprintf(&b, "  bigtable  export BIGTABLE_EMULATOR_HOST=%s\n", first)
+	}
 	fmt.Fprintf(&b, "  data and logs  %s\n\nTry this in another terminal:\n\n", d.dir)
 	for _, line := range d.examples() {
 		fmt.Fprintf(&b, "  %s\n", key(line))

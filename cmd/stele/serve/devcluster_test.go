@@ -33,7 +33,7 @@ func startDevCluster(t *testing.T, dir string) *devRun {
 	t.Helper()
 	// The command that TestMain makes is the first in the path.
 	r := &devRun{t: t, done: make(chan error, 1), cmd: exec.Command("stele", "serve", "--dev", "--nodes", "3", "--data-dir", dir,
-		"--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "off", "--memory", "256MiB", "--extent-size", "1MiB")}
+		"--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "off", "--bigtable", "127.0.0.1:0", "--memory", "256MiB", "--extent-size", "1MiB")}
 	var err error
 	if r.input, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -137,6 +137,7 @@ func TestDevCluster(t *testing.T) {
 	dir := t.TempDir()
 	r := startDevCluster(t, dir)
 	addrs, pids := r.nodes()
+	r.await(`bigtable  export BIGTABLE_EMULATOR_HOST=127\.0\.0\.1:\d+`)
 	if got := rowsOf(t, addrs, "com.example.www"); got != len(samplePages)+1 {
 		t.Fatalf("%d rows, want %d", got, len(samplePages)+1)
 	}

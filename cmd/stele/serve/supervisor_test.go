@@ -114,7 +114,7 @@ func TestServeIsSupervised(t *testing.T) {
 	a, _, errs := clitest.New()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- a.Run(ctx, groups(a), strings.Fields("serve --config "+os.DevNull+" --listen 127.0.0.1:0 --gossip off --http off --memory 256MiB --drain-timeout 5s --data-dir "+t.TempDir()))
+		ended <- a.Run(ctx, groups(a), strings.Fields("serve --config "+os.DevNull+" --listen 127.0.0.1:0 --gossip off --http off --bigtable off --memory 256MiB --drain-timeout 5s --data-dir "+t.TempDir()))
 	}()
 	var states []string
 	await := func(part string) {

@@ -83,12 +83,18 @@ func printSchema(a *cli.App, s *table.Schema) error {
 	for _, g := range s.Groups {
 		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression.String(), g.Bloom.String(), cli.YesNo(g.InMemory))
 	}
-	if s.Granularity == table.GranularityMicros {
-		return a.PrintAll(families, groups)
+	grids := []*cli.Grid{families, groups}
+	if s.Granularity != table.GranularityMicros {
+		timestamps := cli.NewGrid("TIMESTAMPS")
+		timestamps.Add(s.Granularity.String())
+		grids = append(grids, timestamps)
 	}
-	timestamps := cli.NewGrid("TIMESTAMPS")
-	timestamps.Add(s.Granularity.String())
-	return a.PrintAll(families, groups, timestamps)
+	if s.Protected {
+		protected := cli.NewGrid("DELETION PROTECTION")
+		protected.Add(cli.YesNo(true))
+		grids = append(grids, protected)
+	}
+	return a.PrintAll(grids...)
 }
 
 func printTable(a *cli.App, info *client.TableInfo) error {

@@ -24,7 +24,7 @@ func tableCommand(a *cli.App) *cobra.Command {
 		RunE: cli.RequireSubcommand,
 	}
 	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
-		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a))
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a))
 	return cmd
 }
 
@@ -200,6 +200,9 @@ func tableDropCommand(a *cli.App) *cobra.Command {
 func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun, now bool) error {
 	info, err := describeTable(a, cmd, name)
 	if err != nil {
+		return err
+	}
+	if err := info.Schema.CheckDrop(); err != nil {
 		return err
 	}
 	what := fmt.Sprintf("table %s, with %s and %s on disk", name, cli.Plural(int64(len(info.Schema.Families)), "family"), cli.FormatSize(diskBytes(info, "")))

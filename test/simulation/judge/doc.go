@@ -16,7 +16,7 @@
 //	     the creation and the drop of the row's table and families, rows that scans return or omit, and the reads in the end. So an
 //	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty. Of two drops of
 //	     a table beside each other both may be acknowledged.
-//	SJ2. Server timestamps of a row grow (timestamps).
+//	SJ2. Server timestamps of a row grow, in the order in which its writes take effect (timestamps, rows).
 //	SJ3. No operation on a table that was called after its drop returned is acknowledged, nor reads what was written before, unless the
 //	     table is created again (dropped tables). A table that was created is there until its drop is called (created tables).
 //	SJ4. A scan returns keys of its range in strictly ascending order, at most as many as its limit, and each row that was acknowledged
@@ -31,4 +31,11 @@
 //	SJ10. The tablets of each table cover the key space once, and no tablet is in two rows of METADATA (METADATA).
 //	SJ11. No client gets an error that means corruption, and none finds a violation by itself (clients).
 //	SJ12. While there are no faults and everything is served, operations of each kind on rows, and on files, succeed (peace).
+//	SJ13. The timestamp of a value is the one of the write's answer, and the same in each read; the versions of a column are in the descending order of
+//	     theirs (cell timestamps, rows).
+//	SJ14. A server timestamp is one that a server's clock can have shown between the call of the write and its answer, and no cell is
+//	     read that is from the future of all clocks (clocks).
+//	SJ15. Each row of a table that is restored from a backup is as it was at some moment between the request of the backup and the time at which it
+//	     was made (rows), and remains so: a restored table that no client writes is read the same each time, and so are all tables that are restored
+//	     from a backup. A backup that was made is listed and can be restored until its deletion is called (backups).
 package judge

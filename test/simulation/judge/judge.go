@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/steledb/stele/test/simulation/workload"
 )
@@ -40,6 +41,8 @@ type Options struct {
 	Steps int
 	// PeaceFrom and PeaceTo are times of the history between which there were no faults and everything was served.
 	PeaceFrom, PeaceTo int64
+	// ClockLow and ClockHigh bound how far the clocks of servers were ahead of that of the history; low is negative if one was behind.
+	ClockLow, ClockHigh time.Duration
 }
 
 // Report is the result of Judge.
@@ -63,10 +66,11 @@ func Judge(ops []workload.Op, o Options) *Report {
 	for i := range ops {
 		r.Outcomes[string(ops[i].Kind)+" "+string(ops[i].Outcome)]++
 	}
+	ops = learned(ops)
 	r.rows(ops, o)
 	r.files(ops, o)
 	r.locks(ops, o)
-	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, droppedTables, createdTables, scans, finalReads, holds, rights, blobs} {
+	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, cellTimestamps, o.clocks, droppedTables, createdTables, scans, finalReads, holds, rights, blobs, backups} {
 		r.Violations = append(r.Violations, check(ops)...)
 	}
 	r.Violations = append(r.Violations, peace(ops, o)...)

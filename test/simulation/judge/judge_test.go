@@ -1,7 +1,10 @@
 package judge
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,11 +40,15 @@ func (h *history) create() *workload.Op {
 
 func (h *history) drop() *workload.Op { return h.add(workload.Op{Kind: workload.Drop}) }
 
+// explicitTimes are timestamps that clients set.
+var explicitTimes = map[string]int64{"past0": -86_400_000_000, "past1": -86_399_999_999, "future0": 86_400_000_000}
+
 func changes(text ...string) (all []workload.Change) {
 	for _, t := range text {
 		kind, rest, _ := strings.Cut(t, " ")
 		column, value, _ := strings.Cut(rest, "=")
-		x := workload.Change{Kind: workload.Set, Column: column, Value: value}
+		value, at, _ := strings.Cut(value, "@")
+		x := workload.Change{Kind: workload.Set, Column: column, Value: value, At: explicitTimes[at]}
 		switch kind {
 		case "del":
 			x.Kind = workload.DeleteColumn
@@ -49,6 +56,8 @@ func changes(text ...string) (all []workload.Change) {
 			x.Kind = workload.DeleteCells
 		case "delrow":
 			x.Kind = workload.DeleteRow
+		case "delpast":
+			x.Kind, x.From, x.To = workload.DeleteVersions, math.MinInt64, 0
 		case "incr":
 			x.Kind, x.Value, x.N = workload.Increment, "", int64(len(value))
 		case "append":
@@ -67,11 +76,19 @@ func (h *history) unknown(row string, text ...string) *workload.Op {
 	return h.add(workload.Op{Kind: workload.Write, Row: row, Changes: changes(text...), Outcome: workload.Unknown})
 }
 
-// cells parses cells such as "a1:v=x,y".
+// cells parses cells such as "a1:v=x,y", or with timestamps, "a1:v=x@2,y@1".
 func cells(text ...string) (all []workload.Cell) {
 	for _, t := range text {
 		column, values, _ := strings.Cut(t, "=")
-		all = append(all, workload.Cell{Column: column, Values: strings.Split(values, ",")})
+		c := workload.Cell{Column: column}
+		for _, value := range strings.Split(values, ",") {
+			value, stamp, known := strings.Cut(value, "@")
+			c.Values = append(c.Values, value)
+			if n, err := strconv.ParseInt(stamp, 10, 64); known && err == nil {
+				c.Stamps = append(c.Stamps, n)
+			}
+		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -90,7 +107,7 @@ func (h *history) scan(rows ...string) *workload.Op {
 
 // TestJudge tests that each judge rejects its bad histories, and no judge good ones.
 func TestJudge(t *testing.T) {
-	for _, test := range slices.Concat(rowTests, tableTests, scanTests, lockTests, rightTests, blobTests) {
+	for _, test := range slices.Concat(rowTests, tableTests, scanTests, lockTests, rightTests, blobTests, backupTests) {
 		t.Run(test.name, func(t *testing.T) {
 			h := &history{}
 			test.make(h)
@@ -282,12 +299,133 @@ var rowTests = []judged{
 		h.write("r", "set a1:v=1").Stamp = 10
 		h.write("r", "set a1:v=2").Stamp = 10
 	}},
+	{"row: timestamps of writes beside each other", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1").Stamp = 10
+		x := h.write("r", "set b2:v=2")
+		x.Stamp, x.Call = 9, x.Call-2
+		h.read("r", "b2:v=1@10,2@9")
+	}},
+	{"row: timestamps against the order of values", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		x := h.write("r", "set a1:v=2")
+		x.Stamp, x.Call = 9, x.Call-2
+		h.read("r", "a1:v=2@9")
+	}},
+	{"row: timestamp that only a read shows", "timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		h.write("r", "set b2:v=2")
+		h.read("r", "a1:v=1@10", "b2:v=2@10")
+	}},
+	{"row: timestamp that is not the answer's", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		h.read("r", "a1:v=1@11")
+	}},
+	{"row: timestamp of a counter that is not the answer's", "rows", func(h *history) {
+		h.create()
+		h.modify("incr a1:n=x", "1").Stamp = 10
+		h.read("r", "a1:n=1@11")
+	}},
+	{"row: timestamp that changes", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.read("r", "a1:v=1@10")
+		h.read("r", "a1:v=1@11")
+	}},
+	{"row: timestamp that changes in a scan", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.read("r", "a1:v=1@10")
+		h.scan("r").Scan.Rows[0].Cells = cells("a1:v=1@11")
+	}},
+	{"row: versions out of order", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1")
+		h.write("r", "set b2:v=2")
+		h.read("r", "b2:v=2@10,1@10")
+	}},
+	{"row: timestamp from the past", "clocks", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = -stampSlack - 1
+	}},
+	{"row: timestamp from the future", "clocks", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = stampSlack + 1
+	}},
+	{"row: timestamp from the future that only a read shows", "clocks", func(h *history) {
+		h.create()
+		h.unknown("r", "set a1:v=1")
+		h.read("r", fmt.Sprintf("a1:v=1@%d", stampSlack+1))
+	}},
 	{"row: timestamps of two lives", "", func(h *history) {
 		h.create()
 		h.write("r", "set a1:v=1").Stamp = 10
 		h.drop()
 		h.create()
 		h.write("r", "set a1:v=2").Stamp = 9
+	}},
+	{"row: timestamps that clients set", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1@past1")
+		h.write("r", "set b2:v=2").Stamp = 10
+		h.write("r", "set b2:v=3@past0") // out at once
+		h.read("r", "b2:v=2@10,1@-86399999999")
+		h.write("r", "set b2:v=4@future0")
+		h.write("r", "set b2:v=5@future0", "set b2:v=6").Stamp = 15
+		h.read("r", "b2:v=5@86400000000,6@15")
+		h.modify("append b2:log=a;", "a;@20").Stamp = 20
+		h.write("r", "set b2:log=b;@future0")
+		h.modify("append b2:log=c;", "b;c;@86400000000")
+		h.read("r", "b2:log=b;c;@86400000000,a;@20", "b2:v=5,6")
+	}},
+	{"row: several changes of a column", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1", "set b2:v=2", "set b2:w=3", "del b2:w", "set b2:w=4")
+		h.read("r", "b2:v=2", "b2:w=4")
+		h.write("r", "set b2:v=5", "del b2:v")
+		h.read("r", "b2:w=4")
+	}},
+	{"row: a set that a deletion before it covers", "rows", func(h *history) {
+		h.create()
+		h.write("r", "del b2:w", "set b2:w=4")
+		h.read("r")
+	}},
+	{"row: a set that a deletion after it does not cover", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set b2:w=4", "del b2:w")
+		h.read("r", "b2:w=4")
+	}},
+	{"row: two values with one timestamp", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1@past0")
+		h.write("r", "set b2:v=2@past0")
+		h.read("r", "b2:v=2,1")
+	}},
+	{"row: deleted versions", "", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1@past1")
+		h.write("r", "set b2:v=2@past0")
+		h.write("r", "delpast b2:v")
+		h.read("r")
+		h.write("r", "set b2:v=3@past1", "set b2:v=4")
+		h.write("r", "delpast b2:v")
+		h.read("r", "b2:v=4")
+	}},
+	{"row: a version that reappears", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1")
+		h.write("r", "set b2:v=2@past1", "set b2:v=3@past0") // 3 is out at once
+		h.write("r", "delpast b2:v")
+		h.write("r", "set b2:v=4@past1")
+		h.read("r", "b2:v=1,3")
+	}},
+	{"row: another timestamp than the client set", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1@past0")
+		h.read("r", "a1:v=1@5")
 	}},
 	{"client: corrupt", "clients", func(h *history) {
 		h.create()

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,17 +15,27 @@ type rowState struct {
 	table    bool
 	families []string // sorted
 	cells    []workload.Cell
+	last     int64 // the last server timestamp that is known
 }
 
 func cellsEqual(a, b []workload.Cell) bool {
 	return slices.EqualFunc(a, b, func(x, y workload.Cell) bool { return x.Column == y.Column && slices.Equal(x.Values, y.Values) })
 }
 
+// shows reports whether a read returns these cells. A timestamp that is not known may be any.
+func shows(cells, read []workload.Cell) bool {
+	return cellsEqual(cells, read) && slices.EqualFunc(cells, read, func(x, y workload.Cell) bool {
+		return len(y.Stamps) == 0 || slices.EqualFunc(x.Stamps, y.Stamps, func(known, read int64) bool { return known == 0 || known == read })
+	})
+}
+
 // rowModel is the model of a row with its table.
 var rowModel = model[rowState]{
 	step: rowStep,
 	equal: func(a, b rowState) bool {
-		return a.table == b.table && slices.Equal(a.families, b.families) && cellsEqual(a.cells, b.cells)
+		return a.table == b.table && a.last == b.last && slices.Equal(a.families, b.families) && slices.EqualFunc(a.cells, b.cells, func(x, y workload.Cell) bool {
+			return x.Column == y.Column && slices.Equal(x.Values, y.Values) && slices.Equal(x.Stamps, y.Stamps)
+		})
 	},
 }
 
@@ -48,24 +59,23 @@ func (s rowState) apply(op *workload.Op) (next rowState, ok bool) {
 	known := op.Outcome == workload.OK
 	switch op.Kind {
 	case workload.Read:
-		return s, cellsEqual(s.of(op.Families), op.Cells)
+		return s, shows(s.of(op.Families), op.Cells)
 	case workload.Write:
-		return s.change(op.Changes)
+		return s.change(op.Changes, op.Stamp)
 	case workload.Check:
 		matched := s.matches(op.Predicate)
 		if known && matched != op.Matched {
 			return s, false
 		}
 		if matched {
-			return s.change(op.Changes)
+			return s.change(op.Changes, op.Stamp)
 		}
-		return s.change(op.Otherwise)
+		return s.change(op.Otherwise, op.Stamp)
 	case workload.Modify:
-		if next, ok = s.change(op.Changes); !ok || !known {
+		if next, ok = s.change(op.Changes, op.Stamp); !ok || !known {
 			return next, ok
 		}
-		column := op.Changes[0].Column
-		return next, len(op.Cells) == 1 && op.Cells[0].Column == column && op.Cells[0].Values[0] == next.newest(column)
+		return next, shows(next.newestOf(op.Changes[0].Column), op.Cells)
 	}
 	return s, false
 }
@@ -124,6 +134,12 @@ func (s rowState) newest(column string) string {
 	return ""
 }
 
+// newestOf returns a column with its newest value only.
+func (s rowState) newestOf(column string) []workload.Cell {
+	c := s.cells[s.index(column)]
+	return []workload.Cell{{Column: column, Values: c.Values[:1], Stamps: c.Stamps[:1]}}
+}
+
 func (s rowState) index(column string) int {
 	return slices.IndexFunc(s.cells, func(c workload.Cell) bool { return c.Column == column })
 }
@@ -133,23 +149,34 @@ func (s rowState) matches(p *workload.Predicate) bool {
 	return i >= 0 && (p.Value == "" || s.cells[i].Values[0] == p.Value)
 }
 
-// change applies changes in order, all or none.
-func (s rowState) change(changes []workload.Change) (next rowState, ok bool) {
+// change applies changes in order, all or none. stamp is the server's timestamp of those without one; 0 if it is not known.
+func (s rowState) change(changes []workload.Change, stamp int64) (next rowState, ok bool) {
+	if stamp != 0 && s.last != 0 && stamp <= s.last {
+		return s, false
+	}
 	next = s
-	for _, x := range changes {
+	next.last = cmp.Or(stamp, s.last)
+	for i, x := range changes {
 		if x.Kind != workload.DeleteRow && !slices.Contains(s.families, familyOf(x.Column)) {
 			return s, false
 		}
 		switch x.Kind {
 		case workload.Set:
-			next.cells = next.with(x.Column, x.Value)
+			at := cmp.Or(x.At, stamp)
+			next.cells = next.with(x.Column, x.Value, at, func(old version) bool {
+				return x.At != 0 && old.stamp == at || x.At == 0 && slices.ContainsFunc(changes[:i], func(before workload.Change) bool {
+					return before.Kind == workload.Set && before.At == 0 && before.Column == x.Column && before.Value == old.value
+				})
+			})
 		case workload.Append:
-			next.cells = next.with(x.Column, next.newest(x.Column)+x.Value)
+			next.cells = next.modified(x.Column, next.newest(x.Column)+x.Value, stamp)
 		case workload.Increment:
 			n, _ := strconv.ParseInt(next.newest(x.Column), 10, 64) // a missing value counts as 0
-			next.cells = next.with(x.Column, strconv.FormatInt(n+x.N, 10))
+			next.cells = next.modified(x.Column, strconv.FormatInt(n+x.N, 10), stamp)
 		case workload.DeleteColumn:
 			next.cells = next.without(x.Column, false)
+		case workload.DeleteVersions:
+			next.cells = next.withoutVersions(x.Column, x.From, x.To)
 		case workload.DeleteCells:
 			next.cells = next.without(x.Column, true)
 		case workload.DeleteRow:
@@ -159,15 +186,68 @@ func (s rowState) change(changes []workload.Change) (next rowState, ok bool) {
 	return next, true
 }
 
-// with returns the cells with a new version of a column.
-func (s rowState) with(column, value string) []workload.Cell {
-	cells := slices.Clone(s.cells)
-	i, found := slices.BinarySearchFunc(cells, column, func(c workload.Cell, column string) int { return compareColumns(c.Column, column) })
-	if !found {
-		cells = slices.Insert(cells, i, workload.Cell{Column: column})
+// version is a value with its timestamp; 0 is a server's that is not known.
+type version struct {
+	value string
+	stamp int64
+}
+
+// order returns the place of a timestamp among the timestamps of a column: that of all of the server is 0, since these are in the order in
+// which they are assigned.
+func order(stamp int64) int64 {
+	if workload.Explicit(stamp) {
+		return stamp
 	}
-	values := append([]string{value}, cells[i].Values...)
-	cells[i].Values = values[:min(len(values), workload.FamilyVersions(familyOf(column)))]
+	return 0
+}
+
+// with returns the cells with a new version of a column. It replaces an old one that has the same timestamp.
+func (s rowState) with(column, value string, stamp int64, same func(old version) bool) []workload.Cell {
+	cells := slices.Clone(s.cells)
+	at, found := slices.BinarySearchFunc(cells, column, func(c workload.Cell, column string) int { return compareColumns(c.Column, column) })
+	if !found {
+		cells = slices.Insert(cells, at, workload.Cell{Column: column})
+	}
+	c := &cells[at]
+	i := 0
+	for i < len(c.Stamps) && order(c.Stamps[i]) > order(stamp) {
+		i++
+	}
+	end := i
+	if i < len(c.Stamps) && same(version{c.Values[i], c.Stamps[i]}) {
+		end++
+	}
+	c.Values, c.Stamps = slices.Replace(slices.Clone(c.Values), i, end, value), slices.Replace(slices.Clone(c.Stamps), i, end, stamp)
+	n := min(len(c.Values), workload.FamilyVersions(familyOf(column)))
+	c.Values, c.Stamps = c.Values[:n], c.Stamps[:n]
+	return cells
+}
+
+// modified returns the cells with a new version of a column that is made of the newest. It replaces one from the future.
+func (s rowState) modified(column, value string, stamp int64) []workload.Cell {
+	if i := s.index(column); i >= 0 && order(s.cells[i].Stamps[0]) > 0 {
+		stamp = s.cells[i].Stamps[0]
+	}
+	return s.with(column, value, stamp, func(old version) bool { return workload.Explicit(stamp) && old.stamp == stamp })
+}
+
+// withoutVersions returns the cells without the versions of a column whose timestamps are in [from, to).
+func (s rowState) withoutVersions(column string, from, to int64) []workload.Cell {
+	i := s.index(column)
+	if i < 0 {
+		return s.cells
+	}
+	left := workload.Cell{Column: column}
+	for n, stamp := range s.cells[i].Stamps {
+		if at := order(stamp); at < from || at >= to {
+			left.Values, left.Stamps = append(left.Values, s.cells[i].Values[n]), append(left.Stamps, stamp)
+		}
+	}
+	if len(left.Values) == 0 {
+		return s.without(column, false)
+	}
+	cells := slices.Clone(s.cells)
+	cells[i] = left
 	return cells
 }
 

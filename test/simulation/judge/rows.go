@@ -40,7 +40,7 @@ func (r *Report) rows(ops []workload.Op, o Options) {
 }
 
 // byRow returns the operations on each row, and those on the schema of each table. A scan counts as
-// a read of each row that it returned, and of those of its range that it omitted.
+// a read of each row that it returned, and of those of its range that it omitted. So does what a backup has restored.
 func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
 	parts, schemas = map[place][]workload.Op{}, map[string][]workload.Op{}
 	drops := dropsOf(ops)
@@ -62,8 +62,9 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 	for name := range known {
 		slices.Sort(known[name])
 	}
-	for i := range ops {
-		if op := &ops[i]; op.Kind == workload.ScanAll && op.Return != workload.Infinity {
+	scans := append(restoredReads(ops), ops...)
+	for i := range scans {
+		if op := &scans[i]; op.Kind == workload.ScanAll && op.Return != workload.Infinity {
 			for _, read := range readsOf(op, known[op.Table]) {
 				p := place{op.Table, read.Row}
 				parts[p] = append(parts[p], read)
@@ -91,23 +92,4 @@ func readsOf(op *workload.Op, known []string) (reads []workload.Op) {
 		}
 	}
 	return reads
-}
-
-// timestamps returns server timestamps of a row that do not grow, in one life of its table.
-func timestamps(ops []workload.Op) (all []Violation) {
-	last, drops := map[place][]workload.Op{}, dropsOf(ops)
-	for _, op := range ops {
-		if op.Kind != workload.Write || op.Stamp == 0 || op.Outcome != workload.OK {
-			continue
-		}
-		p := place{op.Table, op.Row}
-		for _, before := range last[p] {
-			if before.Return < op.Call && before.Stamp >= op.Stamp && !drops.during(op.Table, before.Call, op.Return) {
-				all = append(all, violation("timestamps", fmt.Sprintf("row %s of table %s: timestamp %d is assigned after %d", op.Row, op.Table, op.Stamp, before.Stamp), before, op))
-				break
-			}
-		}
-		last[p] = append(last[p], op)
-	}
-	return all
 }

@@ -42,7 +42,7 @@ func isDeletion(op *workload.Op) bool {
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(op.Changes, op.Otherwise), func(x workload.Change) bool {
-		return x.Kind == workload.DeleteColumn || x.Kind == workload.DeleteCells || x.Kind == workload.DeleteRow
+		return x.Kind == workload.DeleteColumn || x.Kind == workload.DeleteVersions || x.Kind == workload.DeleteCells || x.Kind == workload.DeleteRow
 	})
 }
 

@@ -1,7 +1,7 @@
 // Package workload is what the clients of a simulated cluster do, and the history of it, which package judge checks. The clients are
 // real ones (packages client and raftmeta/session); they reach nodes only through a Cluster, which the simulated world implements.
 //
-// A Plan follows from a seed. It selects features (rows, scans, locks, schemas, tablets, rights, blobs), each on with its own
+// A Plan follows from a seed. It selects features (rows, scans, locks, schemas, tablets, rights, blobs, backups), each on with its own
 // probability, and small counts and sizes: different combinations of few features find more than all features at once. Each client
 // draws its operations from a random stream of its own.
 //
@@ -10,6 +10,8 @@
 //   - An Op is an operation with its call time, return time and outcome. One whose outcome is unknown returns at Infinity.
 //   - A value has a name, which contains the client and a number, and bytes that follow from the name. So a read names the write that
 //     it has seen, and shows corruption.
+//   - An explicit timestamp is one that a client sets. It is before all server timestamps or after all, so that the order of the versions of a
+//     column follows from the history.
 //   - An era is a period in which clients use the same rows and files.
 //   - A session is a client's session with the lock service. A client opens another one when it ends.
 //

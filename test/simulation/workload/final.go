@@ -88,6 +88,9 @@ func (c *reader) readAll(ctx context.Context) error {
 	if err := c.readDeleted(ctx); err != nil {
 		return err
 	}
+	if err := c.readRestored(ctx); err != nil {
+		return err
+	}
 	paths, blobs := c.objects()
 	for _, path := range paths {
 		err := c.until(ctx, func(ctx context.Context) Op { return c.files.useFile(ctx, GetFile, &File{Path: path}) })
@@ -115,7 +118,7 @@ func (c *reader) readDeleted(ctx context.Context) error {
 	for i := len(ops) - 1; i >= 0 && n < deletedMax; i-- {
 		op := &ops[i]
 		t := slices.IndexFunc(c.plan.Tables, func(t TablePlan) bool { return t.Name == op.Table })
-		if op.Kind != Write || t < 0 || !slices.ContainsFunc(op.Changes, func(x Change) bool { return x.Kind == DeleteRow || x.Kind == DeleteCells }) {
+		if op.Kind != Write || t < 0 || !slices.ContainsFunc(op.Changes, func(x Change) bool { return x.Kind == DeleteRow || x.Kind == DeleteCells || x.Kind == DeleteVersions }) {
 			continue
 		}
 		n++

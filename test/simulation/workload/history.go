@@ -50,6 +50,9 @@ func (h *History) Now() int64 {
 	return h.nowLocked()
 }
 
+// stamp returns a timestamp of a cell in µs since the start of the history.
+func (h *History) stamp(timestamp int64) int64 { return timestamp - h.started.UnixMicro() }
+
 func (h *History) nowLocked() int64 {
 	h.mu.last = max(h.mu.last+1, int64(time.Since(h.started)))
 	return h.mu.last
@@ -111,6 +114,7 @@ const (
 	NoTable  Reason = "no table"
 	NoFamily Reason = "no family"
 	NoBlob   Reason = "no blob"
+	NoBackup Reason = "no backup"
 	Denied   Reason = "permission denied"
 	OverRate Reason = "quota exceeded"
 	// Wrong is an error that no client should get, whatever the faults: corrupt data, for example.
@@ -134,7 +138,7 @@ func Classify(err error) (Outcome, Reason) {
 		reason Reason
 	}{
 		{client.ErrPermission, Denied}, {client.ErrQuota, OverRate}, {client.ErrNoTable, NoTable}, {client.ErrTableReplaced, NoTable},
-		{client.ErrNoFamily, NoFamily}, {client.ErrNoBlob, NoBlob}, {client.ErrCorrupt, Wrong}, {client.ErrNotNumber, Wrong},
+		{client.ErrNoFamily, NoFamily}, {client.ErrNoBlob, NoBlob}, {client.ErrNoBackup, NoBackup}, {client.ErrCorrupt, Wrong}, {client.ErrNotNumber, Wrong},
 		{client.ErrBadFilter, Wrong}, {client.ErrRowTooLarge, Wrong}, {client.ErrSystemTable, Wrong},
 	} {
 		if errors.Is(err, known.err) {

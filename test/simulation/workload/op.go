@@ -54,6 +54,12 @@ const (
 	GetBlob     Kind = "get blob"
 	DeleteBlob  Kind = "delete blob"
 	ListBlobs   Kind = "list blobs"
+	// CreateBackup lasts until the backup is made, or has failed. ScanRestored reads a table that was restored.
+	CreateBackup  Kind = "create backup"
+	RestoreBackup Kind = "restore backup"
+	ScanRestored  Kind = "scan restored table"
+	DeleteBackup  Kind = "delete backup"
+	ListBackups   Kind = "list backups"
 	// Note has a violation that a client has found by itself.
 	Note Kind = "note"
 )
@@ -86,8 +92,9 @@ type Op struct {
 	Otherwise []Change // of a Check whose predicate does not hold
 	Predicate *Predicate
 	Matched   bool
-	Stamp     int64  // the server's timestamp of a Write; 0: not known
-	Cells     []Cell // the result of a Read, and of a Modify
+	// Stamp is the server's timestamp of a Write or a Modify, see Cell.Stamps; 0: not known, or there is none.
+	Stamp int64
+	Cells []Cell // the result of a Read, and of a Modify
 
 	Scan  *Scan
 	File  *File
@@ -95,6 +102,8 @@ type Op struct {
 	Right *Right
 	Blob  *Blob
 	Node  string
+
+	Backup *Backup
 }
 
 // String returns the operation in one line.
@@ -109,7 +118,7 @@ func (o Op) String() string {
 		text += fmt.Sprintf(" if %v matched %t", *o.Predicate, o.Matched)
 	}
 	text += list(" cells ", o.Cells) + suffix(" node ", o.Node)
-	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob)
+	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob) + part(" backup ", o.Backup)
 	return text + suffix(" error ", o.Error) + suffix(" violation ", o.Bad)
 }
 
@@ -141,12 +150,13 @@ type ChangeKind string
 
 // The kinds of changes.
 const (
-	Set          ChangeKind = "set"
-	DeleteColumn ChangeKind = "delete column"
-	DeleteCells  ChangeKind = "delete family"
-	DeleteRow    ChangeKind = "delete row"
-	Increment    ChangeKind = "increment"
-	Append       ChangeKind = "append"
+	Set            ChangeKind = "set"
+	DeleteColumn   ChangeKind = "delete column"
+	DeleteVersions ChangeKind = "delete versions" // of a column, with timestamps in [From, To)
+	DeleteCells    ChangeKind = "delete family"
+	DeleteRow      ChangeKind = "delete row"
+	Increment      ChangeKind = "increment"
+	Append         ChangeKind = "append"
 )
 
 // Change is a part of a mutation or a rule. Column is a family for DeleteCells.
@@ -156,6 +166,9 @@ type Change struct {
 	// Value is the name of the value that is set, or the bytes that are appended.
 	Value string
 	N     int64 // of an Increment
+	// At is the timestamp of a Set, see Cell.Stamps; 0 means the server's. From and To are the bounds of DeleteVersions: math.MinInt64 and
+	// math.MaxInt64 mean none.
+	At, From, To int64
 }
 
 // Predicate is the condition of a Check: the newest value of a column has this name or, if the name
@@ -166,6 +179,8 @@ type Predicate struct{ Column, Value string }
 type Cell struct {
 	Column string
 	Values []string
+	// Stamps are the timestamps of the values, in µs since the start of the history.
+	Stamps []int64
 }
 
 // Scan is a scan of the rows in [Start, End); an empty End means unbounded.
@@ -206,6 +221,12 @@ type Hold struct {
 	// From is when Acquire returned, To the last time at which the session believed that it held
 	// the lock. Released is when Release returned without an error; Infinity if it did not.
 	From, To, Released int64
+}
+
+// Backup is an operation on backups.
+type Backup struct {
+	ID, Source string   // Source is the table
+	IDs        []string // of a list
 }
 
 // Right is a grant to a user on a table.

@@ -20,6 +20,7 @@ const (
 	Counters    Feature = "counters"
 	Appends     Feature = "appends"
 	Deletes     Feature = "deletes"
+	Stamps      Feature = "stamps" // timestamps that clients set, and several changes of a column
 	Scans       Feature = "scans"
 	Files       Feature = "files"
 	Locks       Feature = "locks"
@@ -33,6 +34,7 @@ const (
 	Compactions Feature = "compactions"
 	Drains      Feature = "drains"
 	BlobStore   Feature = "blobs"
+	Backups     Feature = "backups"
 	Rights      Feature = "rights" // in a secured cluster only
 	Quotas      Feature = "quotas"
 )
@@ -52,6 +54,7 @@ var features = []struct {
 	{Counters, 50, 80, false},
 	{Appends, 40, 40, false},
 	{Deletes, 60, 60, false},
+	{Stamps, 50, 80, false},
 	{Scans, 70, 60, false},
 	{Files, 60, 120, false},
 	{Locks, 60, 30, false},
@@ -65,6 +68,7 @@ var features = []struct {
 	{Compactions, 60, 10, false},
 	{Drains, 30, 2, false},
 	{BlobStore, 40, 20, false},
+	{Backups, 40, 6, false},
 	{Rights, 60, 20, true},
 	{Quotas, 40, 4, true},
 }

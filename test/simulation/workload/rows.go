@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -29,6 +30,8 @@ func (c *rowClient) do(ctx context.Context, f Feature) {
 		if c.r.IntN(3) == 0 {
 			c.readColumn(ctx, t, row, false)
 		}
+	case Stamps:
+		c.write(ctx, t, c.row(), c.stamped(t))
 	case Batches:
 		c.batch(ctx, t)
 	case Checks:
@@ -80,22 +83,13 @@ func (c *rowClient) deletion(t *TablePlan) (changes []Change) {
 }
 
 // mutation returns changes as a mutation; nil if there are none.
-func mutation(row string, changes []Change) *client.RowMutation {
+func (h *History) mutation(row string, changes []Change) *client.RowMutation {
 	if len(changes) == 0 {
 		return nil
 	}
 	m := client.NewRowMutation(row)
 	for _, x := range changes {
-		switch x.Kind {
-		case Set:
-			m.Set(x.Column, Contents(x.Value))
-		case DeleteColumn:
-			m.Delete(x.Column)
-		case DeleteCells:
-			m.DeleteFamily(x.Column)
-		case DeleteRow:
-			m.DeleteRow()
-		}
+		h.add(m, x)
 	}
 	return m
 }
@@ -103,28 +97,37 @@ func mutation(row string, changes []Change) *client.RowMutation {
 func (c *rowClient) write(ctx context.Context, t *TablePlan, row string, changes []Change) Op {
 	op := c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes})
 	stamp := int64(0)
-	err := c.db.Table(t.Name).Apply(ctx, mutation(row, changes), client.ReturnTimestamp(&stamp))
-	op.Stamp = stamp
+	err := c.db.Table(t.Name).Apply(ctx, c.history.mutation(row, changes), client.ReturnTimestamp(&stamp))
+	if stamp != 0 {
+		op.Stamp = c.history.stamp(stamp)
+	} else if err == nil && slices.ContainsFunc(changes, func(x Change) bool { return x.Kind == Set && x.At == 0 }) {
+		op.Bad = "the answer to a write has no timestamp"
+	}
 	return c.history.End(op, err)
 }
 
-// batch writes several rows in one call; each is an operation.
+// batch writes several rows in one call, sometimes one twice; each mutation is an operation, and they are made in any order.
 func (c *rowClient) batch(ctx context.Context, t *TablePlan) {
 	var ops []Op
 	var ms []*client.RowMutation
 	used := map[string]bool{}
 	for range 2 + c.r.IntN(8) {
 		row := c.row()
-		if used[row] {
+		if c.plan.Has(Stamps) && len(ops) > 0 && c.r.IntN(4) == 0 {
+			row = ops[c.r.IntN(len(ops))].Row
+		} else if used[row] {
 			continue
 		}
 		used[row] = true
 		changes := c.sets(t, 2)
-		if c.plan.Has(Deletes) && c.r.IntN(6) == 0 {
+		switch n := c.r.IntN(6); {
+		case n == 0 && c.plan.Has(Deletes):
 			changes = c.deletion(t)
+		case n == 1 && c.plan.Has(Stamps):
+			changes = c.stamped(t)
 		}
 		ops = append(ops, c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes}))
-		ms = append(ms, mutation(row, changes))
+		ms = append(ms, c.history.mutation(row, changes))
 	}
 	err := c.db.Table(t.Name).ApplyAll(ctx, ms)
 	var each *client.BatchError
@@ -159,8 +162,11 @@ func (c *rowClient) check(ctx context.Context, t *TablePlan) {
 			op.Otherwise = c.deletion(t)
 		}
 	}
+	if c.plan.Has(Stamps) && c.r.IntN(4) == 0 {
+		op.Changes = c.stamped(t)
+	}
 	op = c.begin(op)
-	matched, err := c.db.Table(t.Name).CheckAndMutate(ctx, row, op.Predicate.filter(), mutation(row, op.Changes), mutation(row, op.Otherwise))
+	matched, err := c.db.Table(t.Name).CheckAndMutate(ctx, row, op.Predicate.filter(), c.history.mutation(row, op.Changes), c.history.mutation(row, op.Otherwise))
 	op.Matched = matched
 	c.history.End(op, err)
 }
@@ -186,7 +192,9 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 		rule = client.AppendRule(x.Column, []byte(x.Value))
 	}
 	row, err := c.db.Table(t.Name).ReadModifyWrite(ctx, op.Row, rule)
-	op.Cells = cellsOf(row)
+	if op.Cells = c.history.cells(row); len(op.Cells) == 1 && !Explicit(op.Cells[0].Stamps[0]) {
+		op.Stamp = op.Cells[0].Stamps[0]
+	}
 	c.history.End(op, err)
 }
 
@@ -194,7 +202,7 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 func (c *rowClient) readColumn(ctx context.Context, t *TablePlan, row string, final bool) Op {
 	op := c.begin(Op{Kind: Read, Table: t.Name, Row: row, Final: final, Families: []string{c.column(t)}})
 	found, err := c.db.Table(t.Name).Get(ctx, row, client.Columns(op.Families...))
-	op.Cells = cellsOf(found)
+	op.Cells = c.history.cells(found)
 	return c.history.End(op, err)
 }
 
@@ -212,7 +220,7 @@ func (c *rowClient) read(ctx context.Context, t *TablePlan, row string, final bo
 	}
 	op = c.begin(op)
 	found, err := c.db.Table(t.Name).Get(ctx, row, opts...)
-	op.Cells = cellsOf(found)
+	op.Cells = c.history.cells(found)
 	return c.history.End(op, err)
 }
 
@@ -251,7 +259,7 @@ func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool)
 		if !final && len(result.Rows) == slow && c.r.IntN(4) == 0 {
 			c.pause(ctx, c.plan.Slow)
 		}
-		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), cellsOf(rows.Row())})
+		result.Rows = append(result.Rows, ScanRow{string(rows.Row().Key), c.history.cells(rows.Row())})
 		if !final && c.r.IntN(30) == 0 {
 			c.pause(ctx, c.plan.Pace) // the application is slow
 		}

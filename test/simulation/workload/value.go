@@ -46,6 +46,12 @@ const (
 	logQualifier     = "log"
 )
 
+// Counter reports whether a column is one that is incremented. The values of others are all different.
+func Counter(column string) bool { return strings.HasSuffix(column, ":"+counterQualifier) }
+
+// isLog reports whether a column is one that is appended to.
+func isLog(column string) bool { return strings.HasSuffix(column, ":"+logQualifier) }
+
 // valueText returns a value of a column as a history has it.
 func valueText(qualifier string, value []byte) string {
 	switch {
@@ -59,8 +65,8 @@ func valueText(qualifier string, value []byte) string {
 	return nameOf(value)
 }
 
-// cellsOf returns the cells of a row as a history has them.
-func cellsOf(row *table.Row) (cells []Cell) {
+// cells returns the cells of a row as the history has them.
+func (h *History) cells(row *table.Row) (cells []Cell) {
 	if row == nil {
 		return nil
 	}
@@ -68,10 +74,10 @@ func cellsOf(row *table.Row) (cells []Cell) {
 		c := &row.Cells[i]
 		column, text := client.ColumnName(c), valueText(string(c.Qualifier), c.Value)
 		if n := len(cells); n > 0 && cells[n-1].Column == column {
-			cells[n-1].Values = append(cells[n-1].Values, text)
+			cells[n-1].Values, cells[n-1].Stamps = append(cells[n-1].Values, text), append(cells[n-1].Stamps, h.stamp(c.Timestamp))
 			continue
 		}
-		cells = append(cells, Cell{column, []string{text}})
+		cells = append(cells, Cell{column, []string{text}, []int64{h.stamp(c.Timestamp)}})
 	}
 	return cells
 }

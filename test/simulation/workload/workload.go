@@ -154,7 +154,7 @@ func (c *worker) do(all context.Context, f Feature) {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	switch f {
-	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Scans:
+	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Scans:
 		c.rows.do(ctx, f)
 	case Files, Locks, Ephemerals, Watches:
 		c.files.do(all, ctx, f)
@@ -168,6 +168,8 @@ func (c *worker) do(all context.Context, f Feature) {
 		c.operator.drain(all)
 	case BlobStore:
 		c.blobs.do(all, ctx)
+	case Backups:
+		c.operator.backup(all)
 	case Rights:
 		c.operator.useRights(all)
 	case Quotas:

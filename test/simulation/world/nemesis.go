@@ -64,6 +64,18 @@ func (w *World) nemesis(d time.Duration) {
 	}
 }
 
+// driftMax bounds the drift of a clock, in parts in a million.
+const driftMax = 50_000
+
+// clocks returns how far clocks of hosts have been behind and ahead of the machine's.
+func (w inspector) clocks() (low, high time.Duration) {
+	drift := time.Duration(0)
+	if w.drifted {
+		drift = machine.Now() * driftMax / 1_000_000
+	}
+	return w.clockLow - drift, w.clockHigh + drift
+}
+
 // between returns a random time.
 func (w *World) between(low, high time.Duration) time.Duration {
 	if high <= low {
@@ -147,9 +159,10 @@ func (w *World) inflict(x target, limit time.Duration) {
 		bad.disk.Corrupt(func(name string) bool { return strings.HasPrefix(name, x.file) && corruptible(name, voters) })
 	case clockStep:
 		h.wall = w.between(-time.Hour, time.Hour)
+		w.clockLow, w.clockHigh = min(w.clockLow, h.wall), max(w.clockHigh, h.wall)
 		h.setClockIfUp()
 	case clockDrift:
-		h.drift = w.r.Int64N(100_001) - 50_000
+		h.drift, w.drifted = w.r.Int64N(2*driftMax+1)-driftMax, true
 		h.setClockIfUp()
 	case restart, reconfigure:
 		h.stop()

@@ -55,13 +55,16 @@ type World struct {
 	opened    time.Duration // when the history of the clients began
 	// peaceFrom and peaceTo are when clients first worked without faults.
 	peaceFrom, peaceTo time.Duration
-	secured            *secured // nil in an open cluster
-	created            int      // hosts
-	done               chan struct{}
-	operating          bool            // an operator changes the members of the cluster
-	quiet              bool            // no fault begins, for the sake of an operator
-	complete           map[uint64]bool // tables that have had all tablets (SW3)
-	sampled            int             // number of the last sample of served tablets
+	// clockLow and clockHigh are the steps of clocks that were the farthest; drifted is set if a clock has drifted.
+	clockLow, clockHigh time.Duration
+	drifted             bool
+	secured             *secured // nil in an open cluster
+	created             int      // hosts
+	done                chan struct{}
+	operating           bool            // an operator changes the members of the cluster
+	quiet               bool            // no fault begins, for the sake of an operator
+	complete            map[uint64]bool // tables that have had all tablets (SW3)
+	sampled             int             // number of the last sample of served tablets
 	// states are those of the lock service after entries of its log, until it is recovered.
 	states    map[uint64]voterState
 	recovered bool
@@ -146,7 +149,7 @@ func (w *World) run() {
 	w.opened = machine.Now()
 	ctx := context.Background()
 	if !w.clientsDo(foundingMax, func() error { return load.Setup(ctx) }) {
-		w.fail("the cluster does not serve %v after its start", foundingMax)
+		w.fail("SW1 service: the cluster does not serve %v after its start", foundingMax)
 		return
 	}
 	w.trace.addf("world", "tables exist")
@@ -181,7 +184,7 @@ func (w *World) run() {
 	select {
 	case <-ended:
 	case <-time.After(finalMax):
-		w.fail("clients do not end %v after the end of their work", finalMax)
+		w.fail("SW1 service: clients do not end %v after the end of their work", finalMax)
 		return
 	}
 	w.inspector().judgeCharges()
@@ -197,7 +200,7 @@ func (w *World) run() {
 func (w *World) final(ctx context.Context, load *workload.Workload) bool {
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
 		w.lastErrors(load)
-		w.fail("the last reads do not end within %v after all faults", finalMax)
+		w.fail("SW1 service: the last reads do not end within %v after all faults", finalMax)
 		return false
 	}
 	w.inspector().judgeTablets(load)
@@ -312,7 +315,8 @@ func (w *World) lastErrors(load *workload.Workload) {
 // judge judges the history, which is over: from here on memory is freed when much is used, at times that are not exact.
 func (w *World) judge(load *workload.Workload) {
 	debug.SetGCPercent(100)
-	report := judge.Judge(load.History().Ops(), judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened)})
+	low, high := w.inspector().clocks()
+	report := judge.Judge(load.History().Ops(), judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened), ClockLow: low, ClockHigh: high})
 	for name, n := range report.Outcomes {
 		w.counts["op "+name] += int64(n)
 	}

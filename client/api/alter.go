@@ -1,0 +1,82 @@
+package api
+
+import (
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
+)
+
+// ChangesMax is the number of changes in one alter_table.
+const ChangesMax = 1000
+
+// AlterTableRequest holds the parameters of alter_table:
+//
+//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool}…], options?]
+//
+// The result is the table's schema.
+type AlterTableRequest struct {
+	Options
+	Table   string
+	Changes []table.Change
+}
+
+// Append encodes the parameters.
+func (r *AlterTableRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(2 + min(n, 1))
+	e.Str(r.Table)
+	e.Array(len(r.Changes))
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		e.Map(1)
+		e.Str(c.Op.String())
+		switch c.Op {
+		case table.ChangeProtect:
+			e.Bool(c.Protect)
+		case table.ChangeDrop:
+			e.Str(c.Family.Name)
+		default:
+			AppendFamilySpec(e, &c.Family)
+		}
+	}
+	r.Options.append(e, n)
+}
+
+// Decode decodes the n parameters in d.
+func (r *AlterTableRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodAlterTable, n, 2, 3); err != nil {
+		return err
+	}
+	*r = AlterTableRequest{Table: d.Str()}
+	if err := decodeList(d, "changes", ChangesMax, func() error {
+		c, err := decodeChange(d)
+		r.Changes = append(r.Changes, c)
+		return err
+	}); err != nil {
+		return err
+	}
+	return r.Options.decode(d, n > 2, nil)
+}
+
+// decodeChange decodes a map with one key.
+func decodeChange(d *wire.Decoder) (c table.Change, err error) {
+	if n := d.Map(); n != 1 && d.Err() == nil {
+		return c, &table.SpecError{Text: "change", Reason: "must have one key"}
+	}
+	key := d.Bytes()
+	op, ok := table.ParseChangeOp(string(key))
+	if !ok && d.Err() == nil {
+		return c, &table.SpecError{Text: "change", Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
+	}
+	switch c.Op = op; op {
+	case table.ChangeProtect:
+		c.Protect = d.Bool()
+	case table.ChangeDrop:
+		c.Family.Name = d.Str()
+	default:
+		c.Family, err = DecodeFamilySpec(d)
+	}
+	if err == nil {
+		err = d.Err()
+	}
+	return c, err
+}

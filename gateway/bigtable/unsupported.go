@@ -1,0 +1,46 @@
+package bigtable
+
+import (
+	"context"
+
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+
+	"github.com/steledb/stele/gateway/errcode"
+)
+
+// OpenAuthorizedView implements bigtablepb.BigtableServer.
+func (s *Service) OpenAuthorizedView(bigtablepb.Bigtable_OpenAuthorizedViewServer) error {
+	return errNoAuthorizedViews
+}
+
+// OpenMaterializedView implements bigtablepb.BigtableServer.
+func (s *Service) OpenMaterializedView(bigtablepb.Bigtable_OpenMaterializedViewServer) error {
+	return errNoMaterializedViews
+}
+
+// GenerateInitialChangeStreamPartitions implements bigtablepb.BigtableServer.
+func (s *Service) GenerateInitialChangeStreamPartitions(*bigtablepb.GenerateInitialChangeStreamPartitionsRequest, bigtablepb.Bigtable_GenerateInitialChangeStreamPartitionsServer) error {
+	return errNoChangeStreams
+}
+
+// ReadChangeStream implements bigtablepb.BigtableServer.
+func (s *Service) ReadChangeStream(*bigtablepb.ReadChangeStreamRequest, bigtablepb.Bigtable_ReadChangeStreamServer) error {
+	return errNoChangeStreams
+}
+
+// PrepareQuery implements bigtablepb.BigtableServer.
+func (s *Service) PrepareQuery(context.Context, *bigtablepb.PrepareQueryRequest) (*bigtablepb.PrepareQueryResponse, error) {
+	return nil, errNoSQL
+}
+
+// ExecuteQuery implements bigtablepb.BigtableServer.
+func (s *Service) ExecuteQuery(*bigtablepb.ExecuteQueryRequest, bigtablepb.Bigtable_ExecuteQueryServer) error {
+	return errNoSQL
+}
+
+var (
+	errNoAuthorizedViews   = errcode.Unimplemented("Authorized views are not supported: name the table.")
+	errNoMaterializedViews = errcode.Unimplemented("Materialized views are not supported: name the table.")
+	errNoChangeStreams     = errcode.Unimplemented("Change streams are not supported.")
+	errNoSQL               = errcode.Unimplemented("SQL queries are not supported: use ReadRows.")
+)

@@ -1,0 +1,182 @@
+package rowfile
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/steledb/stele/table"
+)
+
+// Format is the format of a file.
+type Format string
+
+// The formats.
+const (
+	JSON Format = "jsonl"
+	CSV  Format = "csv"
+)
+
+// FormatOf returns the format and the compression (".gz", ".zst" or "") that a file's name states. An unknown one is JSON.
+func FormatOf(name string) (f Format, compression string) {
+	for _, c := range []string{".gz", ".zst"} {
+		if base, ok := strings.CutSuffix(name, c); ok {
+			name, compression = base, c
+		}
+	}
+	if strings.HasSuffix(name, "."+string(CSV)) {
+		return CSV, compression
+	}
+	return JSON, compression
+}
+
+// Item is a part of a file with one row, as it was read.
+type Item struct {
+	Line   int64 // its first, from 1
+	Bytes  int
+	raw    []byte   // of JSON lines
+	fields []string // of CSV
+}
+
+// Source reads a file of rows. Next and Rejects are called by one goroutine; Decode may be called by several.
+type Source interface {
+	// Next reads the next item. Errors: io.EOF; *LineError, after which the next call goes on behind it; those of the file.
+	Next(item *Item) error
+	// Decode decodes an item into row, whose memory it reuses. The row is valid until the parser is used again. Errors: *LineError.
+	Decode(item *Item, p *Parser, row *table.Row) error
+	// Rejects returns a function that writes items to a file of the same format.
+	Rejects(out io.Writer) (write func(*Item) error, err error)
+}
+
+// lineBytesMax bounds a line: a cell of 100 MiB in base64, and its names.
+const lineBytesMax = 136 << 20
+
+// Open returns the source for a file of that format. The family is that of the columns of a CSV file whose names have none. Errors: *LineError,
+// those of in.
+func Open(f Format, in io.Reader, family string) (Source, error) {
+	if f == CSV {
+		return newCSVSource(in, family)
+	}
+	return &jsonSource{in: bufio.NewReaderSize(in, 1<<20)}, nil
+}
+
+// jsonSource reads the lines of a file.
+type jsonSource struct {
+	in   *bufio.Reader
+	line int64
+}
+
+// Next implements Source. Empty lines are skipped.
+func (s *jsonSource) Next(item *Item) error {
+	for {
+		s.line++
+		item.Line = s.line
+		raw, err := s.readLine()
+		if err != nil {
+			return err
+		}
+		if len(raw) > 0 {
+			item.raw, item.Bytes = raw, len(raw)
+			return nil
+		}
+	}
+}
+
+// readLine reads a line into memory of its own.
+func (s *jsonSource) readLine() (raw []byte, err error) {
+	for {
+		part, err := s.in.ReadSlice('\n')
+		if len(raw)+len(part) > lineBytesMax {
+			return nil, s.skipLine(err)
+		}
+		raw = append(raw, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err == nil, errors.Is(err, io.EOF) && len(raw) > 0:
+			return trim(raw), nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// skipLine reads on to the end of a line that is too long; err is that of the last read.
+func (s *jsonSource) skipLine(err error) error {
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = s.in.ReadSlice('\n')
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return &LineError{s.line, fmt.Errorf("longer than %d MiB", lineBytesMax>>20)}
+}
+
+// trim removes the end of a line.
+func trim(line []byte) []byte {
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+// Decode implements Source.
+func (s *jsonSource) Decode(item *Item, p *Parser, row *table.Row) error {
+	err := p.Parse(item.raw, row)
+	if bad := (*LineError)(nil); errors.As(err, &bad) {
+		bad.Line = item.Line
+	}
+	if err == nil && len(row.Cells) == 0 {
+		return &LineError{item.Line, errors.New("the row has no cells")}
+	}
+	return err
+}
+
+// Rejects implements Source.
+func (s *jsonSource) Rejects(out io.Writer) (func(*Item) error, error) {
+	return func(item *Item) error {
+		if item.raw == nil {
+			return nil // it was too long to be read
+		}
+		_, err := out.Write(append(item.raw, '\n'))
+		return err
+	}, nil
+}
+
+// Decompress returns a reader of a file's contents, by the compression that FormatOf returned. The caller closes it. Errors: those of in, and of
+// a file that is not compressed so.
+func Decompress(in io.Reader, compression string) (io.ReadCloser, error) {
+	switch compression {
+	case ".gz":
+		return gzip.NewReader(in)
+	case ".zst":
+		d, err := zstd.NewReader(in, zstd.WithDecoderMaxMemory(zstdMemoryMax))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return io.NopCloser(in), nil
+}
+
+// zstdMemoryMax bounds the memory for a hostile file.
+const zstdMemoryMax = 64 << 20
+
+// Compress returns a writer that compresses to out. Close ends the compressed data, and does not close out.
+func Compress(out io.Writer, compression string) (io.WriteCloser, error) {
+	switch compression {
+	case ".gz":
+		return gzip.NewWriter(out), nil
+	case ".zst":
+		return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
+	}
+	return nopCloser{out}, nil
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

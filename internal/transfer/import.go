@@ -1,0 +1,312 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/rowfile"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/table"
+)
+
+// Applier applies mutations. *client.Table implements it.
+type Applier interface {
+	ApplyAll(ctx context.Context, ms []*client.RowMutation, opts ...client.ApplyOption) error
+}
+
+// ImportConfig is what an import needs.
+type ImportConfig struct {
+	// Table gets the rows. If it is nil, they are only checked.
+	Table  Applier
+	Source rowfile.Source
+	// From is the number of lines to skip: those up to Progress.Line of an earlier import.
+	From int64
+	// Timestamp is that of cells without one, in microseconds.
+	Timestamp int64
+	// Workers is the number of batches in flight; BatchRows and BatchBytes bound each.
+	Workers, BatchRows, BatchBytes int
+	// RetryFor is how long a batch is repeated that fails with an error that may pass.
+	RetryFor time.Duration
+	// Reject is called for each row that is not valid, or that the table does not accept, by one goroutine at a time. Its error ends the import.
+	Reject func(item *rowfile.Item, err error) error
+}
+
+// Progress counts what has been done. It is safe for concurrent use.
+type Progress struct {
+	Rows, Cells, Bytes, Rejected atomic.Int64
+	// Line is the last line such that all rows up to it have been applied or rejected.
+	Line atomic.Int64
+}
+
+// importer is an import that runs.
+type importer struct {
+	ImportConfig
+	progress *Progress
+	// inFlight bounds the bytes of batches that have been read and not ended.
+	inFlight *semaphore.Weighted
+	begun    int64 // number of batches that have been sent; used by read
+
+	mu struct {
+		sync.Mutex                 // held during Reject
+		ended      map[int64]int64 // the last line of batches that have ended, by number, behind one that has not
+		next       int64           // the first batch that has not ended
+	}
+}
+
+// inFlightMax bounds the bytes in flight. A larger batch, of one large row, is alone.
+const inFlightMax = 128 << 20
+
+// weight returns what a batch takes of inFlight.
+func (b *batch) weight() int64 { return min(int64(b.bytes), inFlightMax) }
+
+// batch is a part of the file.
+type batch struct {
+	number, last int64
+	items        []rowfile.Item
+	bytes        int
+}
+
+// Import imports a file. Errors: those of the file, of Reject, ctx's, and those of the table that concern all rows, such as client.ErrNoTable and
+// client.ErrPermission.
+func Import(ctx context.Context, cfg ImportConfig, progress *Progress) error {
+	im := &importer{ImportConfig: cfg, progress: progress, inFlight: semaphore.NewWeighted(inFlightMax)}
+	im.mu.ended = map[int64]int64{}
+	progress.Line.Store(cfg.From)
+	group, ctx := errgroup.WithContext(ctx)
+	batches := make(chan *batch)
+	for range cfg.Workers {
+		group.Go(func() error { return im.work(ctx, batches) })
+	}
+	group.Go(func() error {
+		defer close(batches)
+		return im.read(ctx, batches)
+	})
+	return group.Wait()
+}
+
+// read divides the file into batches.
+func (im *importer) read(ctx context.Context, batches chan<- *batch) error {
+	b := &batch{}
+	for {
+		var item rowfile.Item
+		err := im.Source.Next(&item)
+		var bad *rowfile.LineError
+		switch {
+		case errors.Is(err, io.EOF):
+			return im.send(ctx, b, batches)
+		case errors.As(err, &bad) && item.Line > im.From:
+			if err := im.reject(&item, err); err != nil {
+				return err
+			}
+			continue
+		case errors.As(err, &bad) || err == nil && item.Line <= im.From:
+			continue
+		case err != nil:
+			return err
+		}
+		b.items, b.bytes, b.last = append(b.items, item), b.bytes+item.Bytes, item.Line
+		if len(b.items) >= im.BatchRows || b.bytes >= im.BatchBytes {
+			if err := im.send(ctx, b, batches); err != nil {
+				return err
+			}
+			b = &batch{}
+		}
+	}
+}
+
+// send hands a batch to a worker, unless it is empty.
+func (im *importer) send(ctx context.Context, b *batch, batches chan<- *batch) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	if err := im.inFlight.Acquire(ctx, b.weight()); err != nil {
+		return err
+	}
+	b.number = im.begun
+	im.begun++
+	select {
+	case batches <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// work applies batches.
+func (im *importer) work(ctx context.Context, batches <-chan *batch) error {
+	w := worker{im: im}
+	for b := range batches {
+		if err := w.apply(ctx, b); err != nil {
+			return err
+		}
+		im.end(b)
+	}
+	return nil
+}
+
+// end counts a batch that has ended (TR2).
+func (im *importer) end(b *batch) {
+	im.progress.Bytes.Add(int64(b.bytes))
+	im.inFlight.Release(b.weight())
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.mu.ended[b.number] = b.last
+	for {
+		last, ok := im.mu.ended[im.mu.next]
+		if !ok {
+			return
+		}
+		delete(im.mu.ended, im.mu.next)
+		im.mu.next++
+		im.progress.Line.Store(last)
+	}
+}
+
+func (im *importer) reject(item *rowfile.Item, err error) error {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.progress.Rejected.Add(1)
+	return im.Reject(item, err)
+}
+
+// worker applies one batch at a time, with memory that it reuses.
+type worker struct {
+	im     *importer
+	parser rowfile.Parser
+	row    table.Row
+	ms     []*client.RowMutation // of todo, and further ones for later batches
+	todo   []*rowfile.Item
+}
+
+// apply applies a batch.
+func (w *worker) apply(ctx context.Context, b *batch) error {
+	w.todo = w.todo[:0]
+	for i := range b.items {
+		if err := w.decode(&b.items[i]); err != nil {
+			return err
+		}
+	}
+	if w.im.Table == nil {
+		return nil
+	}
+	pauses := timing.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
+	for began := time.Now(); len(w.todo) > 0; {
+		passing, err := w.send(ctx)
+		if err != nil || len(w.todo) == 0 {
+			return err
+		}
+		if time.Since(began) > w.im.RetryFor {
+			return fmt.Errorf("gave up after %v: %w", w.im.RetryFor, passing)
+		}
+		if pauses.Sleep(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// decode decodes an item to a mutation, or rejects it.
+func (w *worker) decode(item *rowfile.Item) error {
+	if err := w.im.Source.Decode(item, &w.parser, &w.row); err != nil {
+		return w.im.reject(item, err)
+	}
+	n := len(w.todo)
+	if n == len(w.ms) {
+		w.ms = append(w.ms, client.NewRowMutation(""))
+	}
+	m := w.ms[n]
+	m.Reset(string(w.row.Key))
+	for i := range w.row.Cells {
+		c := &w.row.Cells[i]
+		if c.Timestamp == table.ServerTimestamp {
+			c.Timestamp = w.im.Timestamp
+		}
+		// The parser's memory is reused by the next item.
+		m.Add(table.Set(c.Family, append([]byte(nil), c.Qualifier...), c.Timestamp, append([]byte(nil), c.Value...)))
+	}
+	w.todo = append(w.todo, item)
+	w.im.progress.Cells.Add(int64(len(w.row.Cells)))
+	if w.im.Table == nil {
+		w.im.progress.Rows.Add(1)
+		w.todo = w.todo[:0]
+	}
+	return nil
+}
+
+// send applies the rows of todo and leaves those in it whose error may pass: one of these is the first result.
+func (w *worker) send(ctx context.Context) (passing, err error) {
+	err = w.im.Table.ApplyAll(ctx, w.ms[:len(w.todo)], client.WithReplay(client.ReplayIdempotent))
+	if err == nil {
+		w.im.progress.Rows.Add(int64(len(w.todo)))
+		w.todo = w.todo[:0]
+		return nil, nil
+	}
+	var failed *client.BatchError
+	if !errors.As(err, &failed) {
+		return nil, err
+	}
+	return w.sort(failed.Errs)
+}
+
+// sort leaves the rows in todo whose error may pass, given the error of each, and rejects the others that failed.
+func (w *worker) sort(errs []error) (passing, err error) {
+	left := 0
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			w.im.progress.Rows.Add(1)
+		case passes(err):
+			passing = err
+			w.ms[left], w.ms[i] = w.ms[i], w.ms[left]
+			w.todo[left] = w.todo[i]
+			left++
+		case ofRow(err):
+			if err := w.im.reject(w.todo[i], err); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+	w.todo = w.todo[:left]
+	return passing, nil
+}
+
+// passes reports whether an error may pass, so that the mutation is worth another attempt.
+func passes(err error) bool {
+	var quota *client.QuotaError
+	if errors.As(err, &quota) {
+		return !quota.Bytes
+	}
+	for _, e := range []error{
+		client.ErrOverloaded, client.ErrNotServing, client.ErrUnavailable, client.ErrUnreachable, client.ErrAmbiguous, client.ErrConflict,
+		client.ErrTabletBusy, api.ErrOutcomeUnknown,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofRow reports whether an error concerns one row only.
+func ofRow(err error) bool {
+	for _, e := range []error{
+		client.ErrNoFamily, client.ErrRowTooLarge, table.ErrLimit, table.ErrBadRowKey, table.ErrBadTimestamp, table.ErrBadName, table.ErrBadOp, table.ErrBadValue,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

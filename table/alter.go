@@ -1,0 +1,69 @@
+package table
+
+import "fmt"
+
+// ChangeOp is the kind of a Change.
+type ChangeOp uint8
+
+// The kinds of changes.
+const (
+	ChangeSet     ChangeOp = iota // add a family, or change the one of that name
+	ChangeAdd                     // add a family, which must not exist
+	ChangeFamily                  // change a family, which must exist
+	ChangeDrop                    // drop a family
+	ChangeProtect                 // turn the deletion protection of the table on or off
+)
+
+var changeNames = [...]string{"set", "add", "change", "drop", "protect"}
+
+// String returns the name of the kind, which is also its encoding.
+func (o ChangeOp) String() string { return changeNames[o] }
+
+// ParseChangeOp returns the kind with a name. It returns false if there is none.
+func ParseChangeOp(name string) (op ChangeOp, ok bool) {
+	for i, n := range changeNames {
+		if n == name {
+			return ChangeOp(i), true
+		}
+	}
+	return 0, false
+}
+
+// Change is one of a list of changes of a schema.
+type Change struct {
+	Op ChangeOp
+	// Family is that to set, add or change; of one to drop it has the name only.
+	Family FamilySpec
+	// Protect is the new deletion protection.
+	Protect bool
+}
+
+// Alter returns the schema with the changes applied one after the other. Options of a family that a change does not
+// give stay unchanged. Errors: ErrFamilyExists, ErrNoFamily, ErrProtected, and those of Apply.
+func (s *Schema) Alter(changes ...Change) (*Schema, error) {
+	c := s
+	for i := range changes {
+		var err error
+		if c, err = c.alter(&changes[i]); err != nil {
+			return nil, &ElementError{What: "change", Index: i, Err: err}
+		}
+	}
+	return c, nil
+}
+
+func (s *Schema) alter(c *Change) (*Schema, error) {
+	exists := s.Family(c.Family.Name) != nil
+	switch {
+	case c.Op == ChangeProtect:
+		p := s.Clone()
+		p.Protected = c.Protect
+		return p, nil
+	case c.Op == ChangeAdd && exists:
+		return nil, fmt.Errorf("family %q: %w", c.Family.Name, ErrFamilyExists)
+	case c.Op == ChangeFamily && !exists:
+		return nil, &NoFamilyError{Table: s.Name, Family: c.Family.Name}
+	case c.Op == ChangeDrop:
+		return s.DropFamily(c.Family.Name)
+	}
+	return s.Apply(c.Family)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// cluster is a cluster of processes on this machine.
+type cluster struct {
+	stele string
+	nodes []*process
+}
+
+// process is a node.
+type process struct {
+	args     []string
+	bigtable string // its address for clients
+	listen   string
+	log      string
+	cmd      *exec.Cmd
+}
+
+// freePorts returns n addresses with ports that are free.
+func freePorts(n int) (addrs []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // so that all differ
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
+
+// startCluster starts a cluster whose data is in dir, and waits until it serves.
+func startCluster(ctx context.Context, stele, dir string, nodes int) (*cluster, error) {
+	addrs, err := freePorts(3 * nodes)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{stele: stele}
+	var join []string
+	for i := range nodes {
+		join = append(join, addrs[3*i])
+	}
+	for i := range nodes {
+		name := "n" + strconv.Itoa(i+1)
+		n := &process{listen: addrs[3*i], bigtable: addrs[3*i+1], log: filepath.Join(dir, name+".log")}
+		n.args = []string{"serve", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(dir, name), "--listen", n.listen,
+			"--http", "off", "--bigtable", n.bigtable, "--memory", "512MiB", "--extent-size", "8MiB"}
+		if nodes == 1 {
+			n.args = append(n.args, "--gossip", "off")
+		} else {
+			n.args = append(n.args, "--gossip", addrs[3*i+2], "--join", strings.Join(join, ","), "--expect", strconv.Itoa(nodes), "--voter-stable", "1s")
+		}
+		c.nodes = append(c.nodes, n)
+		if err := os.Mkdir(filepath.Join(dir, name), 0o777); err != nil {
+			return nil, err
+		}
+		if err := c.start(n); err != nil {
+			c.stop()
+			return nil, err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.await(ctx); err != nil {
+			c.stop()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// start starts the process of a node.
+func (c *cluster) start(n *process) error {
+	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	n.cmd = exec.Command(c.stele, n.args...)
+	n.cmd.Stderr = log
+	return n.cmd.Start()
+}
+
+// await waits until a node accepts clients of the API.
+func (n *process) await(ctx context.Context) error {
+	for {
+		conn, err := net.Dial("tcp", n.bigtable)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			text, _ := os.ReadFile(n.log)
+			return fmt.Errorf("the node does not serve: %w\n%s", ctx.Err(), text)
+		case <-time.After(50 * time.Millisecond): // a polling period
+		}
+	}
+}
+
+// endpoint is the address of the first node.
+func (c *cluster) endpoint() string { return c.nodes[0].bigtable }
+
+// restartLast kills the last node after a while, and restarts it.
+func (c *cluster) restartLast(ctx context.Context) error {
+	n := c.nodes[len(c.nodes)-1]
+	time.Sleep(killAfter)
+	n.kill()
+	time.Sleep(downTime)
+	if err := c.start(n); err != nil {
+		return err
+	}
+	return n.await(ctx)
+}
+
+// kill kills a node without notice, and waits for its end.
+func (n *process) kill() {
+	if n.cmd != nil && n.cmd.Process != nil {
+		_ = n.cmd.Process.Kill()
+		_ = n.cmd.Wait()
+		n.cmd = nil
+	}
+}
+
+// stop kills all nodes.
+func (c *cluster) stop() {
+	for _, n := range c.nodes {
+		n.kill()
+	}
+}

@@ -1,0 +1,97 @@
+// Work is the program of Google's Go client: see package clients. Its arguments are a table and a number of seconds.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	"cloud.google.com/go/bigtable"
+)
+
+const batch = 20
+
+func main() {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(table, seconds string) error {
+	n, err := strconv.Atoi(seconds)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	admin, err := bigtable.NewAdminClient(ctx, "p", "i")
+	if err != nil {
+		return err
+	}
+	if err := admin.CreateTableFromConf(ctx, &bigtable.TableConf{TableID: table, SplitKeys: []string{"2", "4", "6", "8"},
+		Families: map[string]bigtable.GCPolicy{"f": bigtable.MaxVersionsPolicy(1)}}); err != nil {
+		return err
+	}
+	c, err := bigtable.NewClient(ctx, "p", "i")
+	if err != nil {
+		return err
+	}
+	t := c.Open(table)
+	rows := 0
+	for deadline := time.Now().Add(time.Duration(n) * time.Second); time.Now().Before(deadline); {
+		if err := step(ctx, t, &rows); err != nil {
+			return err
+		}
+	}
+	seen := 0
+	var wrong error
+	err = t.ReadRows(ctx, bigtable.InfiniteRange(""), func(r bigtable.Row) bool {
+		if seen++; len(r["f"]) != 1 || string(r["f"][0].Value) != r.Key() {
+			wrong = fmt.Errorf("row %s has %v", r.Key(), r)
+		}
+		return wrong == nil
+	})
+	if err == nil {
+		err = wrong
+	}
+	if err == nil && seen != rows {
+		err = fmt.Errorf("%d rows, want %d", seen, rows)
+	}
+	fmt.Println("rows", rows)
+	return err
+}
+
+func key(i int) string { return fmt.Sprintf("%d-%07d", i%10, i) }
+
+func mutation(i int) *bigtable.Mutation {
+	m := bigtable.NewMutation()
+	m.Set("f", "q", 1000, []byte(key(i)))
+	return m
+}
+
+// step writes a row and a batch, and reads a row.
+func step(ctx context.Context, t *bigtable.Table, rows *int) error {
+	if err := t.Apply(ctx, key(*rows), mutation(*rows)); err != nil {
+		return err
+	}
+	if *rows++; *rows == 1 {
+		fmt.Println("begun")
+	}
+	var keys []string
+	var ms []*bigtable.Mutation
+	for i := range batch {
+		keys, ms = append(keys, key(*rows+i)), append(ms, mutation(*rows+i))
+	}
+	errs, err := t.ApplyBulk(ctx, keys, ms)
+	if err != nil || errs != nil {
+		return fmt.Errorf("batch: %v, %w", errs, err)
+	}
+	*rows += batch
+	r, err := t.ReadRow(ctx, key(*rows/2))
+	if err == nil && (len(r["f"]) != 1 || string(r["f"][0].Value) != key(*rows/2)) {
+		err = fmt.Errorf("row %s is %v", key(*rows/2), r)
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package judge
+
+import "github.com/steledb/stele/test/simulation/workload"
+
+func (h *history) backup() *workload.Op {
+	return h.add(workload.Op{Kind: workload.CreateBackup, Families: []string{"a1", "b2"}, Backup: &workload.Backup{ID: "b", Source: "t"}})
+}
+
+// endsNow makes an operation return now.
+func (h *history) endsNow(n int) {
+	h.at++
+	h.ops[n].Return = h.at
+}
+
+// restored adds a read of a restored table with one row, or with none.
+func (h *history) restored(cell ...string) *workload.Op {
+	s := &workload.Scan{Whole: true}
+	if len(cell) > 0 {
+		s.Rows = []workload.ScanRow{{Row: "r", Cells: cells(cell...)}}
+	}
+	return h.add(workload.Op{Kind: workload.ScanRestored, Table: "restored", Scan: s, Backup: &workload.Backup{ID: "b", Source: "t"}})
+}
+
+func (h *history) aboutBackup(kind workload.Kind, reason workload.Reason) *workload.Op {
+	op := h.add(workload.Op{Kind: kind, Backup: &workload.Backup{ID: "b", Source: "t"}, Reason: reason})
+	if reason != workload.NoReason {
+		op.Outcome = workload.Failed
+	}
+	return op
+}
+
+var backupTests = []judged{
+	{"backup: as before it", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		h.backup()
+		h.write("r", "set a1:v=2")
+		h.restored("a1:v=1@10")
+		h.drop()
+		h.restored("a1:v=1@10")
+	}},
+	{"backup: a write while it is made", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		n := h.backup().Number
+		h.write("r", "set a1:v=2")
+		h.endsNow(n)
+		h.restored("a1:v=2")
+	}},
+	{"backup: lacks a write before it", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.write("r", "set a1:v=2")
+		h.backup()
+		h.restored("a1:v=1")
+	}},
+	{"backup: lacks a row", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.backup()
+		h.restored()
+	}},
+	{"backup: has a write after it", "rows", func(h *history) {
+		h.create()
+		h.backup()
+		h.write("r", "set a1:v=1")
+		h.restored("a1:v=1")
+	}},
+	{"backup: has a part of a mutation", "rows", func(h *history) {
+		h.create()
+		n := h.backup().Number
+		h.write("r", "set a1:v=1", "set b2:v=2")
+		h.endsNow(n)
+		h.restored("a1:v=1")
+	}},
+	{"backup: has another timestamp", "cell timestamps", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1").Stamp = 10
+		h.backup()
+		h.restored("a1:v=1@11")
+	}},
+	{"backup: a family is dropped meanwhile", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1", "set b2:v=2")
+		n := h.backup().Number
+		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}})
+		h.write("r", "set a1:v=3")
+		h.endsNow(n)
+		h.restored("a1:v=1")
+	}},
+	{"backup: restored differently", "backups", func(h *history) {
+		h.create()
+		h.write("r", "set b2:v=1")
+		n := h.backup().Number
+		h.write("r", "set b2:v=2")
+		h.endsNow(n)
+		h.restored("b2:v=1")
+		h.restored("b2:v=2,1")
+	}},
+	{"backup: lost", "backups", func(h *history) {
+		h.create()
+		h.backup()
+		h.aboutBackup(workload.RestoreBackup, workload.NoBackup)
+	}},
+	{"backup: deleted", "", func(h *history) {
+		h.create()
+		h.backup()
+		h.aboutBackup(workload.DeleteBackup, workload.NoReason)
+		h.aboutBackup(workload.RestoreBackup, workload.NoBackup)
+		h.aboutBackup(workload.ListBackups, workload.NoReason)
+	}},
+	{"backup: not listed", "backups", func(h *history) {
+		h.create()
+		h.backup()
+		h.aboutBackup(workload.ListBackups, workload.NoReason)
+	}},
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// regular reports whether a child can write its events to a file: virtual time stops while a write to a pipe waits for its reader. Files in /dev may be
+// the standard output, which is another file in a child.
+func regular(file string) bool {
+	if file == "" || file == os.DevNull {
+		return true
+	}
+	info, err := os.Stat(file)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && !strings.HasPrefix(file, "/dev/")
+}
+
+// logThrough calls run with a regular file for the events of a child, and copies it to the file of -log if that is none.
+func logThrough(file string, run func(file string)) error {
+	if regular(file) {
+		run(file)
+		return nil
+	}
+	between, err := os.CreateTemp("", "stele-simulation-*.log")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(between.Name())
+	defer between.Close()
+	run(between.Name())
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, between)
+	return errors.Join(err, out.Close())
+}
