@@ -92,6 +92,40 @@ func (f *fakeCluster) Drop(_ context.Context, name string) error {
 	return nil
 }
 
+func (f *fakeCluster) Undrop(_ context.Context, ref client.DroppedRef, _ string) (*table.Schema, error) {
+	if f.tables[ref.Name] != nil {
+		return nil, client.ErrTableExists
+	}
+	if ref.Name != "dropped" {
+		return nil, client.ErrNoTable
+	}
+	f.tables[ref.Name] = table.NewSchema(ref.Name, 9)
+	return f.tables[ref.Name], nil
+}
+
+// A deleted table is restored by an operation that is done.
+func TestUndeleteTable(t *testing.T) {
+	f := &fakeCluster{tables: map[string]*table.Schema{}}
+	s := f.service()
+	op, err := s.UndeleteTable(t.Context(), &adminpb.UndeleteTableRequest{Name: parent + "/tables/dropped"})
+	if err != nil || !op.Done || op.Name == "" {
+		t.Fatalf("%v, %v", op, err)
+	}
+	var restored adminpb.Table
+	if err := op.GetResponse().UnmarshalTo(&restored); err != nil || restored.Name != parent+"/tables/dropped" {
+		t.Errorf("%v, %v", &restored, err)
+	}
+	var about adminpb.UndeleteTableMetadata
+	if err := op.Metadata.UnmarshalTo(&about); err != nil || about.Name != restored.Name || about.EndTime == nil {
+		t.Errorf("%v, %v", &about, err)
+	}
+	for name, want := range map[string]codes.Code{"dropped": codes.AlreadyExists, "absent": codes.NotFound} {
+		if _, err := s.UndeleteTable(t.Context(), &adminpb.UndeleteTableRequest{Name: parent + "/tables/" + name}); status.Code(err) != want {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+}
+
 func (f *fakeCluster) ClearRows(_ context.Context, name, start, end string) error {
 	f.cleared = append(f.cleared, fmt.Sprintf("%s %q-%q", name, start, end))
 	return nil

@@ -174,7 +174,7 @@ var services = map[string][]string{
 	"voter":        {"command", "gossip", "identity", "namespace", "raftstreams"},
 	"candidate":    {"assign", "members", "namespace"},
 	"dataapi":      {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
-	"tables":       {"authz", "changes", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
+	"tables":       {"authz", "changes", "metarows", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
 	"backups":      {"authz", "backup", "changes", "method", "namespace", "reply", "roots", "tabletadmin", "tables"},
 }
 

@@ -106,7 +106,10 @@ func (c *operator) useBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup 
 
 func (c *operator) dropTable(ctx context.Context, t *TablePlan) (Op, error) {
 	op := c.begin(Op{Kind: Drop, Table: t.Name})
-	return op, c.db.Tables().Drop(ctx, t.Name)
+	if c.r.IntN(3) == 0 { // its tablets are kept, and no request may reach them
+		return op, c.db.Tables().Drop(ctx, t.Name)
+	}
+	return op, c.db.Tables().DropNow(ctx, t.Name)
 }
 
 // alter changes the storage of a family, or drops a family and adds it again.

@@ -61,7 +61,7 @@ func (w inspector) judgeQuota() {
 	if least := int64(quotaRate * quotaTime.Seconds() * quotaLeast); n < least {
 		w.fail("SW16 quotas: %d writes in %v, the quota of %d a second admits more", n, quotaTime, quotaRate)
 	}
-	_ = w.ask(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) error { return c.Tables().Drop(ctx, quotaTable) }) // SW1 judges the others
+	_ = w.ask(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) error { return c.Tables().DropNow(ctx, quotaTable) }) // SW1 judges the others
 }
 
 // useLimited writes the table as fast as its quota admits, and counts the writes.
