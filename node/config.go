@@ -35,6 +35,8 @@ type Config struct {
 	// Bigtable is the address of Cloud Bigtable's API: TLS with Security, and otherwise plain text without authentication. Empty and "off"
 	// mean none.
 	Bigtable string
+	// BigtableSessions makes clients of that API use sessions for point reads and row mutations.
+	BigtableSessions bool
 
 	// MemoryBytes is the memory that the node may use. Zero means a quarter of
 	// the machine's; at least 256 MiB.

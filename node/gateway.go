@@ -25,9 +25,10 @@ func openBigtable(n *Node) (*bigtableport.Port, error) {
 			return n.security.GuardHTTP2(l, strangersMax, n.refuseConn)
 		},
 		MemoryBytes: n.cfg.budget().Gateway, Authz: n.authz, Tokens: n.tokenAuth, NodeAddr: n.RPCAddr(),
-		Client: client.Config{Dial: connector{n}.toAny, Logger: log, SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout},
-		Failed: n.life.fail,
-		Peer:   bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone},
+		Client:   client.Config{Dial: connector{n}.toAny, Logger: log, SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout},
+		Failed:   n.life.fail,
+		Sessions: n.cfg.BigtableSessions,
+		Peer:     bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone},
 	})
 }
 

@@ -38,6 +38,8 @@ type Config struct {
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
 	RowBytesMax int64
+	// Sessions makes clients that can use sessions for point reads and row mutations.
+	Sessions bool
 	// AdmitSession, unless it is nil, reserves memory for a session. It returns false if there is none.
 	AdmitSession func(ctx context.Context) (release func(), ok bool)
 	// Peer describes the node to clients.

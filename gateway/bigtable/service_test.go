@@ -59,7 +59,7 @@ func (f *fakeTable) CheckAndMutate(_ context.Context, row string, _ table.Filter
 func (f *fakeTable) SampleRowKeys(context.Context) ([]client.RowSample, error) { return f.samples, nil }
 
 func (f *fakeTable) service() *Service {
-	return New(Config{Open: func(_ context.Context, name string) (Table, error) {
+	return New(Config{Sessions: true, Open: func(_ context.Context, name string) (Table, error) {
 		if name != "t" {
 			return nil, client.ErrNoTable
 		}
@@ -238,7 +238,7 @@ func TestClientConfiguration(t *testing.T) {
 		}
 		before = c.SessionConfiguration.SessionPoolConfiguration
 	}
-	full := New(Config{AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string) (Table, error) { return nil, nil }})
+	full := New(Config{Sessions: true, AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string) (Table, error) { return nil, nil }})
 	for load, s := range map[float32]*Service{1: (&fakeTable{}).service(), 0: full} {
 		c, err := s.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
 		if err != nil || c.SessionConfiguration.GetSessionLoad() != load || c.GetPollingConfiguration() == nil {

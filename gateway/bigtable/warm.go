@@ -31,16 +31,18 @@ const (
 )
 
 // GetClientConfiguration implements bigtablepb.BigtableServer. With a session load of 1, clients make
-// point reads and row mutations in sessions if they can; with 0, if there is no memory for another
-// session, by plain calls.
+// point reads and row mutations in sessions if they can; with 0, without Config.Sessions or if there is
+// no memory for another session, by plain calls.
 func (s *Service) GetClientConfiguration(ctx context.Context, req *bigtablepb.GetClientConfigurationRequest) (*bigtablepb.ClientConfiguration, error) {
 	if _, err := names.ParseInstance(req.InstanceName); err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable)
 	}
 	var load float32
-	if release, ok := s.admit(ctx); ok {
-		release()
-		load = 1
+	if s.cfg.Sessions {
+		if release, ok := s.admit(ctx); ok {
+			release()
+			load = 1
+		}
 	}
 	type (
 		pool     = bigtablepb.SessionClientConfiguration_SessionPoolConfiguration

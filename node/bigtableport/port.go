@@ -30,6 +30,8 @@ type Config struct {
 	// NodeAddr is the address of the node's own port, and Client the configuration of connections to nodes.
 	NodeAddr string
 	Client   client.Config
+	// Sessions makes clients use sessions.
+	Sessions bool
 	// Peer describes the node to clients.
 	Peer bigtable.Peer
 	// Failed is called if the port cannot be served any more.
@@ -70,7 +72,7 @@ func Open(cfg Config) (*Port, error) {
 				return nil, err
 			}
 			return c.Table(name), nil
-		}, Peer: cfg.Peer, RowBytesMax: cfg.MemoryBytes / rowShare},
+		}, Peer: cfg.Peer, Sessions: cfg.Sessions, RowBytesMax: cfg.MemoryBytes / rowShare},
 		Admin: bigtableadmin.Config{Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			c, err := callerOf(ctx).client(ctx, true)
 			if err != nil {

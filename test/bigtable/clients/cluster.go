@@ -55,7 +55,7 @@ func startCluster(ctx context.Context, stele, dir string, nodes int) (*cluster, 
 		name := "n" + strconv.Itoa(i+1)
 		n := &process{listen: addrs[3*i], bigtable: addrs[3*i+1], log: filepath.Join(dir, name+".log")}
 		n.args = []string{"serve", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(dir, name), "--listen", n.listen,
-			"--http", "off", "--bigtable", n.bigtable, "--memory", "512MiB", "--extent-size", "8MiB"}
+			"--http", "off", "--bigtable", n.bigtable, "--bigtable-sessions", "on", "--memory", "512MiB", "--extent-size", "8MiB"}
 		if nodes == 1 {
 			n.args = append(n.args, "--gossip", "off")
 		} else {
