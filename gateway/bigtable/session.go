@@ -186,7 +186,7 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 		return err
 	}
 	memory := rowMemory{service: x.service, bytes: pointRowBytes}
-	defer memory.end()
+	defer memory.end(x.stream.Context())
 	var answer *bigtablepb.TableResponse
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}
