@@ -20,6 +20,8 @@ type (
 	Usage       = api.Usage
 	TableUsage  = api.TableUsage
 	FamilyUsage = api.FamilyUsage
+	// DroppedTable is a dropped table that is kept.
+	DroppedTable = api.DroppedTable
 )
 
 // Tables administers the tables of a cluster: their names, schemas, owners and stored data. For the
@@ -124,10 +126,47 @@ func (t Tables) alter(ctx context.Context, method string, encode func(*wire.Enco
 	return s, err
 }
 
-// Drop deletes a table and its contents. Errors: ErrNoTable, ErrProtected, *AmbiguousError, and those of List.
+// Drop drops a table. No request finds it any more, and its name is free, but it is kept for a week: see Undrop. Its space is
+// freed after that, or by Purge. A table whose first tablets were not all created yet is not kept. Errors: ErrNoTable, ErrProtected, *AmbiguousError, and those of
+// List.
 func (t Tables) Drop(ctx context.Context, name string) error {
 	req := api.NamesRequest{Names: []string{name}}
 	return t.calls.do(ctx, &call{method: api.MethodDropTable, change: true, encode: req.Append})
+}
+
+// DropNow is Drop for good: the table and its contents are deleted, and their space is freed.
+func (t Tables) DropNow(ctx context.Context, name string) error {
+	req := api.NamesRequest{Names: []string{name}, Now: true}
+	return t.calls.do(ctx, &call{method: api.MethodDropTable, change: true, encode: req.Append})
+}
+
+// Dropped lists the dropped tables that are kept, by name and id. It requires the right to read the cluster. Errors: ErrPermission, and those
+// of List.
+func (t Tables) Dropped(ctx context.Context) ([]DroppedTable, error) {
+	var all api.DroppedTables
+	err := t.calls.query(ctx, api.MethodListDropped, nil, all.Decode)
+	return all.Tables, err
+}
+
+// DroppedRef selects a dropped table by the name that it had and, if several had it, by its id.
+type DroppedRef struct {
+	Name string
+	ID   uint64
+}
+
+// Undrop makes a dropped table an ordinary one again, with all its rows and grants, under the name as or, if that is empty, the one that it
+// had. It requires the right to create tables. Errors: ErrNoTable, ErrTableExists if the name is taken, ErrPermission, *AmbiguousError, and those of List.
+func (t Tables) Undrop(ctx context.Context, ref DroppedRef, as string) (*table.Schema, error) {
+	req := api.DroppedRequest{Table: ref.Name, ID: ref.ID, As: as}
+	return t.alter(ctx, api.MethodUndropTable, func(e *wire.Encoder) { req.AppendAs(api.MethodUndropTable, e) })
+}
+
+// Purge deletes a dropped table for good, before its time. It requires the right to create tables. Errors: ErrNoTable, ErrPermission,
+// *AmbiguousError, and those of List.
+func (t Tables) Purge(ctx context.Context, ref DroppedRef) error {
+	req := api.DroppedRequest{Table: ref.Name, ID: ref.ID}
+	encode := func(e *wire.Encoder) { req.AppendAs(api.MethodPurgeTable, e) }
+	return t.calls.do(ctx, &call{method: api.MethodPurgeTable, change: true, encode: encode})
 }
 
 // ClearRows deletes the rows start <= row < end of a table, an empty bound meaning none, in a time that depends on the number of

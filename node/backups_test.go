@@ -137,7 +137,7 @@ func TestBackup(t *testing.T) {
 	if err := f.c.Tables().Compact(f.ctx, "t", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.c.Tables().Drop(f.ctx, "t"), f.c.Tables().Drop(f.ctx, "u")); err != nil {
+	if err := errors.Join(f.c.Tables().DropNow(f.ctx, "t"), f.c.Tables().DropNow(f.ctx, "u")); err != nil {
 		t.Fatal(err)
 	}
 	f.rounds(4)

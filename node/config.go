@@ -115,6 +115,8 @@ type Tuning struct {
 	GC gc.Config
 	// SweepDelay is the time between becoming master and the first garbage collection. Zero means 10 min.
 	SweepDelay time.Duration
+	// DroppedFor is how long dropped tables are kept. Zero means a week. It must be the same on all nodes.
+	DroppedFor time.Duration
 }
 
 // MemoryMin is the least memory of a node.

@@ -113,6 +113,7 @@
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	quotas.Follow    Start            Close               reads quotas, and reports demand
 //	RemoveOrphans    Start            Close               package tables: removes orphaned files of tables, once per mastership
+//	PurgeExpired     Start            Close               package tables: deletes dropped tables whose time is over
 //	Follow           Start            Close               package authority: performs a replacement of the authority on this node
 //	Follow           Start            Close               package gossipkey: performs a rotation of the gossip key on this node
 //	Keep             Start            Close               package authority: has the authority's key while the node votes

@@ -73,10 +73,13 @@ var requiredRights = map[string]string{
 	"unserved_tablets": readCluster,
 	"list_quotas":      watchCluster,
 	"list_backups":     readCluster,
-	"blob_read":        readCluster,
-	"blob_stat":        readCluster,
-	"blob_list":        readCluster,
-	"blob_status":      watchCluster,
+
+	"list_dropped_tables": readCluster,
+
+	"blob_read":   readCluster,
+	"blob_stat":   readCluster,
+	"blob_list":   readCluster,
+	"blob_status": watchCluster,
 
 	"blob_open":            writeCluster,
 	"blob_write":           writeCluster,
@@ -98,6 +101,8 @@ var requiredRights = map[string]string{
 	"meta.unwatch":         writeCluster,
 
 	"create_table":      adminCluster,
+	"undrop_table":      adminCluster,
+	"purge_table":       adminCluster,
 	"drain_node":        adminCluster,
 	"remove_node":       adminCluster,
 	"blob_delete":       adminCluster,
@@ -143,7 +148,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
-	create_table drop_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
+	create_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup
 `)
@@ -220,6 +225,7 @@ func TestGuardsOfChanges(t *testing.T) {
 var needLeader = map[string]authz.LeaderUse{
 	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
+	api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
 	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,

@@ -87,7 +87,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	_, err = c.Tables().Create(ctx, "third", familyF(t))
 	must(err)
 	write("third", "a")
-	must(c.Tables().Drop(ctx, "third"))
+	must(c.Tables().DropNow(ctx, "third"))
 	row.Meta = good
 	if err := n.rows.Replace(ctx, row, "restored"); err != nil { // at the generation that it was left at
 		t.Fatalf("the row was changed meanwhile: %v", err)
@@ -141,7 +141,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 		row.Meta = x.meta
 		must(n.rows.Replace(ctx, row, "overwritten"))
 		again()
-		must(c.Tables().Drop(ctx, name))
+		must(c.Tables().DropNow(ctx, name))
 		_, err = c.Tables().Create(ctx, "after_"+name, familyF(t))
 		must(err)
 		must(c.Table("after_"+name).Apply(ctx, client.NewRowMutation("a").Set("f:q", []byte("v"))))

@@ -257,6 +257,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(func() { n.security.DisconnectRejected(n.ctx, rejections{n}) })
 	n.background.Go(n.quotas.Follow)
 	n.background.Go(n.tables.RemoveOrphans)
+	n.background.Go(n.tables.PurgeExpired)
 	if !early { // other nodes sign the renewal
 		n.background.Go(func() { n.security.KeepRenewed(n.ctx) })
 	}

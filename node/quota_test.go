@@ -147,7 +147,7 @@ func TestTableRates(t *testing.T) {
 	if len(all) != 1 || all[0].Of != client.QuotaOfTable || all[0].Name != "t" || len(all[0].Bounds) != 1 || all[0].Bounds[0] != (client.QuotaBound{Kind: api.QuotaWriteOps, Limit: 100, BurstMS: 100, Used: -1}) {
 		t.Errorf("quotas: %+v", all)
 	}
-	if err := c.Tables().Drop(ctx, "t"); err != nil {
+	if err := c.Tables().DropNow(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	create()

@@ -190,7 +190,7 @@ func TestCreatorAdministers(t *testing.T) {
 	if p, err := acl.DecodePolicy(b); err != nil || len(p.Grants) != 2 {
 		t.Errorf("grants after a family was dropped: %+v, %v", p, err)
 	}
-	if err := ann.Tables().Drop(ctx, "own"); err != nil {
+	if err := ann.Tables().DropNow(ctx, "own"); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.nodes[0].Lock(ctx, acl.TableFile(s.ID)); !errors.Is(err, metaapi.ErrNotFound) {

@@ -24,7 +24,7 @@ func TestDroppedRowsAreForgotten(t *testing.T) {
 		if _, err := c.Tables().CreateSplit(ctx, name, []string{"m"}, familyF(t)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Tables().Drop(ctx, name); err != nil {
+		if err := c.Tables().DropNow(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -112,7 +112,8 @@ func (n *Node) newServices() {
 	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
-		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster})
+		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster,
+		DroppedFor: n.cfg.Tuning.DroppedFor})
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, FS: n.cfg.FS, NodeName: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.blockStore.Store, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots, SweepDelay: n.cfg.Tuning.SweepDelay})

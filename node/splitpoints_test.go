@@ -160,7 +160,7 @@ func TestMadeTableIsServed(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if err := c.Tables().Drop(ctx, "t"); err != nil || time.Since(began) > 2*time.Second {
+	if err := c.Tables().DropNow(ctx, "t"); err != nil || time.Since(began) > 2*time.Second {
 		t.Errorf("another table was dropped after %v: %v", time.Since(began), err)
 	}
 	if err := <-made; err != nil {

@@ -207,7 +207,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	if now := history(); now[0] != "loaded on "+s.Name || now[1] != "unloaded by "+other {
 		t.Errorf("loaded where it could not be before another server had it: %q", now)
 	}
-	must(c.Tables().Drop(ctx, "t"))
+	must(c.Tables().DropNow(ctx, "t"))
 	for err := error(nil); !errors.Is(err, metarows.ErrNoRow); timing.Sleep(ctx, 10*time.Millisecond) {
 		if _, err = n.rows.Get(ctx, schema.ID, nil); err != nil && !errors.Is(err, metarows.ErrNoRow) {
 			t.Fatal(err)

@@ -252,3 +252,9 @@ func (s *Schema) validateFamilies(l *Limits) error {
 	}
 	return nil
 }
+
+// DroppedPrefix begins the names of dropped tables that are kept for a while. No table can be created with it.
+const DroppedPrefix = "~"
+
+// IsDropped reports whether a name is that of a dropped table. Requests of users must not find a table by it.
+func IsDropped(name string) bool { return strings.HasPrefix(name, DroppedPrefix) }

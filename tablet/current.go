@@ -15,8 +15,10 @@ import (
 // Schemas is the source of table schemas: the lock service, read through a session's consistent
 // cache.
 type Schemas interface {
-	// Schema returns the schema of the table with that id and name, and its Version. The error is
-	// api.ErrNoTable if the table was dropped, even if another table has the name now.
+	// Schema returns the schema of the table with that id and name, and its Version. The result has
+	// another name if the table was dropped and is kept, or is not dropped any more: see
+	// table.IsDropped. The error is api.ErrNoTable if the table was dropped for good, even if another
+	// table has the name now.
 	Schema(ctx context.Context, id uint64, name string) (*table.Schema, Version, error)
 }
 
@@ -146,6 +148,11 @@ func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
 	case err != nil:
 		return r.unavailable(ctx, tableName, err)
 	}
+	if sc.Name != tableName {
+		if err := r.rename(ctx, tableName, sc); err != nil {
+			return err
+		}
+	}
 	if err := r.passWrites(ctx, sc, v); err != nil {
 		if r.life.ctx.Err() != nil {
 			return ErrClosed
@@ -154,6 +161,20 @@ func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
 			api.ErrUnavailable, tableName, err.Error())
 	}
 	r.adopt(sc, v)
+	return nil
+}
+
+// rename makes the tablets of a table reachable by the name of its schema, and not by an earlier one. If another table is served by that
+// name, its schema is renewed first: it has another name now, or is gone. Errors: as renew.
+func (r *schemaRenewer) rename(ctx context.Context, from string, sc *table.Schema) error {
+	for r.served.rename(from, sc.Name, sc.ID) != nil {
+		if err := r.renew(ctx, sc.Name); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return r.unavailable(ctx, sc.Name, ctx.Err())
+		}
+	}
 	return nil
 }
 

@@ -22,6 +22,8 @@ type catalog struct {
 	changes uint64 // changes to another schema
 	reads   int
 	err     error // error of Schema, if set
+	// others are tables beside the one.
+	others map[uint64]*table.Schema
 }
 
 func (c *catalog) Schema(_ context.Context, id uint64, _ string) (*table.Schema, Version, error) {
@@ -30,6 +32,9 @@ func (c *catalog) Schema(_ context.Context, id uint64, _ string) (*table.Schema,
 	c.reads++
 	if c.err != nil {
 		return nil, nil, c.err
+	}
+	if other := c.others[id]; other != nil {
+		return other, &fakeVersion{generation: 1 << 20}, nil
 	}
 	if c.schema == nil || c.schema.ID != id {
 		return nil, nil, api.ErrNoTable

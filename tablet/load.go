@@ -67,7 +67,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 		if planted.On(planted.DroppedTableServed) && l.Version != nil && !l.Version.Current() {
 			t.schema.Store(newSchema(l.Schema, &missedChange{l.Version, time.Now().Add(time.Second)}))
 		}
-		err = s.register(l.Schema.Name, t)
+		err = s.register(ctx, l.Schema.Name, t)
 	}
 	if err != nil {
 		t.unload(false) // not reachable yet

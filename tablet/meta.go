@@ -362,6 +362,16 @@ func (m *Meta) Clip(start, end []byte) {
 	}
 }
 
+// Bytes returns the size of the files. Those that are divided between tablets count as a whole.
+func (m *Meta) Bytes() (n int64) {
+	for i := range m.Groups {
+		for j := range m.Groups[i].Files {
+			n += m.Groups[i].Files[j].Handle.Length
+		}
+	}
+	return n
+}
+
 // shareable reports whether a file is not marked as shared.
 func (m *Meta) shareable() bool {
 	for i := range m.Groups {

@@ -36,7 +36,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 		if err != nil {
 			return err
 		}
-		if err := s.register(l.Schema.Name, t); err != nil {
+		if err := s.register(context.Background(), l.Schema.Name, t); err != nil {
 			t.unload(false)
 			return err
 		}

@@ -174,3 +174,99 @@ func TestSchemaChangesBeforeCommit(t *testing.T) {
 		})
 	}
 }
+
+// named returns a schema with another name.
+func named(s *table.Schema, name string) *table.Schema {
+	n := *s
+	n.Name = name
+	return &n
+}
+
+// TestTableRenamed (I1, I15): a table that is dropped but kept has another name. No request reaches it by either name, its tablets
+// stay with all their rows, also when another table of its former name is loaded, and with a third name it is reached again.
+func TestTableRenamed(t *testing.T) {
+	for _, how := range []string{"renewed", "another table loaded"} {
+		e := newSchemaEnv(t, "f:")
+		if _, err := applySync(e.Server, "r", setIn("f")); err != nil {
+			t.Fatal(err)
+		}
+		const hidden = table.DroppedPrefix + "1.0." + testTable
+		e.change(named(e.schema, hidden))
+		if how == "renewed" {
+			if err := e.RenewSchemas(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			other := *e.schema
+			other.ID = 2
+			e.others = map[uint64]*table.Schema{2: &other}
+			err := e.Load(t.Context(), Load{Meta: &Meta{ID: 2, Table: 2, LastMajor: time.Now()}, Schema: &other, Version: &fakeVersion{generation: 1 << 20}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := e.rowCells(t, "r"); err != nil || n != 0 {
+				t.Errorf("the other table has %d cells, %v", n, err)
+			}
+		}
+		for _, name := range []string{hidden, testTable} {
+			if how != "renewed" && name == testTable {
+				continue
+			}
+			err := e.ReadRow(t.Context(), name, []byte("r"), nil, func([]byte, []table.Cell) error { return nil })
+			if !errors.Is(err, api.ErrNoTable) && !errors.Is(err, api.ErrNotServing) {
+				t.Errorf("%s: table %q is read: %v", how, name, err)
+			}
+			e.Apply(name, &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{setIn("f")}}, func(_ int64, err error) {
+				if !errors.Is(err, api.ErrNoTable) && !errors.Is(err, api.ErrNotServing) {
+					t.Errorf("%s: table %q is written: %v", how, name, err)
+				}
+			})
+		}
+		if !e.Served().Has(Ref{Table: 1}) {
+			t.Fatalf("%s: the tablet is gone", how)
+		}
+		e.change(named(e.schema, "back"))
+		if err := e.RenewSchemas(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if err := e.ReadRow(t.Context(), "back", []byte("r"), nil, func(_ []byte, cells []table.Cell) error { n = len(cells); return nil }); err != nil || n != 1 {
+			t.Errorf("%s: the restored table has %d cells, %v", how, n, err)
+		}
+	}
+}
+
+// The tablets of a table that were loaded by its new name before the others were renamed are served with them.
+func TestRenameJoins(t *testing.T) {
+	m := newTabletMap(true)
+	tabletOf := func(start, end string) *Tablet {
+		t := &Tablet{table: 1, start: []byte(start), end: []byte(end)}
+		t.schema.Store(&schema{table: table.NewSchema("t", 1)})
+		return t
+	}
+	for name, both := range map[string][]*Tablet{"old": {tabletOf("", "c"), tabletOf("m", "")}, "new": {tabletOf("c", "m")}} {
+		for _, one := range both {
+			if _, err := m.add(name, one); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	other := tabletOf("", "")
+	other.table = 2
+	if _, err := m.add("taken", other); err != nil {
+		t.Fatal(err)
+	}
+	if m.rename("old", "taken", 1) == nil || m.rename("old", "new", 3) != nil {
+		t.Error("a table is renamed to the name of another one, or one that is not there is")
+	}
+	if m.rename("old", "new", 1) != nil {
+		t.Error("the table is not renamed")
+	}
+	all, err := m.tabletsOf("new")
+	if err != nil || len(all) != 3 || string(all[1].end) != "m" {
+		t.Errorf("%d tablets, %v", len(all), err)
+	}
+	if (*m.tables.Load())["old"] != nil {
+		t.Error("the old name is still served")
+	}
+}

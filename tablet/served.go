@@ -92,6 +92,9 @@ func (m *TabletMap) add(name string, t *Tablet) (dropped *served, err error) {
 		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
 			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
 			return
+		case old != nil && len(old.tablets) > 0 && old.tablets[0].schema.Load().version != nil:
+			err = fmt.Errorf("%w: table %d is still served by the name of table %d", api.ErrUnavailable, old.id, t.table)
+			return
 		default:
 			dropped = old
 		}
@@ -122,6 +125,29 @@ func (m *TabletMap) drop(tableName string, id uint64) (dropped *served) {
 		}
 	})
 	return dropped
+}
+
+// rename moves the tablets of the table with an id from one name to another, beside those that were loaded under that name. It
+// returns the other table that is served by the new name, if there is one. Then nothing is changed.
+func (m *TabletMap) rename(from, to string, id uint64) (other *served) {
+	m.change(func(tables map[string]*served) {
+		sv, there := tables[from], tables[to]
+		if sv == nil || sv.id != id {
+			return
+		}
+		if there != nil && there.id != id && len(there.tablets) > 0 {
+			other = there
+			return
+		}
+		delete(tables, from)
+		if there != nil && there.id == id {
+			all := append(slices.Clone(sv.tablets), there.tablets...)
+			slices.SortFunc(all, func(a, b *Tablet) int { return compareEnds(a.end, b.end) })
+			sv = there.withTablets(all)
+		}
+		tables[to] = sv
+	})
+	return other
 }
 
 // exchange replaces tablets with others of the same rows, for operations that begin later. It
@@ -163,6 +189,8 @@ func (m *TabletMap) remove(t *Tablet) {
 func (m *TabletMap) table(tableName string) (*served, error) {
 	sv := (*m.tables.Load())[tableName]
 	switch {
+	case table.IsDropped(tableName): // its tablets are kept, and no request may reach them
+		return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
 	case sv != nil:
 		return sv, nil
 	case m.partial:

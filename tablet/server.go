@@ -320,7 +320,13 @@ func (s *Server) timerLoop() {
 }
 
 // register makes a tablet reachable under its table's name: see TabletMap.add.
-func (s *Server) register(name string, t *Tablet) error {
+func (s *Server) register(ctx context.Context, name string, t *Tablet) error {
+	// Another table that had the name may be kept under another one: it must not be taken for gone.
+	if sv := (*s.served.tables.Load())[name]; sv != nil && sv.id != t.table && t.schema.Load().version != nil {
+		if err := s.schemas.renew(ctx, name); err != nil {
+			return err
+		}
+	}
 	dropped, err := s.served.add(name, t)
 	if err != nil {
 		return err

@@ -279,18 +279,19 @@ func (r *SetFamilyRequest) Decode(d *wire.Decoder, n int) error {
 }
 
 // NamesRequest holds the parameters of methods that take only names: none for ping, list_tables,
-// status, list_nodes, raft_status and unserved_tablets; a table for describe_table, drop_table,
+// status, list_nodes, raft_status, unserved_tablets and list_dropped_tables; a table for describe_table, drop_table,
 // compact_table and root; a table and a family for drop_family; a node's id or name for drain_node
 // and remove_node:
 //
 //	[name…, options?]    options of compact_table: major, of drain_node: undrain,
-//	                     of remove_node: force
+//	                     of remove_node: force, of drop_table: now
 type NamesRequest struct {
 	Options
 	Names   []string
 	Major   bool // compact_table: a major compaction, not only of the memtables
 	Undrain bool // drain_node: end the drain
 	Force   bool // remove_node: even if the node is alive
+	Now     bool // drop_table: the table is not kept
 }
 
 // A flag is a boolean option.
@@ -308,6 +309,8 @@ func (r *NamesRequest) flag(method string) *flag {
 		return &flag{"undrain", &r.Undrain}
 	case MethodRemoveNode:
 		return &flag{"force", &r.Force}
+	case MethodDropTable:
+		return &flag{"now", &r.Now}
 	}
 	return nil
 }
@@ -316,7 +319,7 @@ func (r *NamesRequest) flag(method string) *flag {
 func (r *NamesRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	var set []flag
-	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}} {
+	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}, {"now", &r.Now}} {
 		if *f.value {
 			set = append(set, f)
 		}

@@ -538,6 +538,32 @@ func TestNamesRoundTrip(t *testing.T) {
 	}
 }
 
+func TestDroppedRoundTrip(t *testing.T) {
+	for _, test := range []struct {
+		method string
+		r      DroppedRequest
+	}{
+		{MethodPurgeTable, DroppedRequest{Table: "t"}}, {MethodPurgeTable, DroppedRequest{Table: "t", ID: 7}},
+		{MethodUndropTable, DroppedRequest{Table: "t", ID: 7, As: "u", Options: Options{Timeout: time.Second}}},
+	} {
+		d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { test.r.AppendAs(test.method, e) }))
+		var got DroppedRequest
+		if err := got.Decode(&d, d.Array(), test.method); err != nil || !reflect.DeepEqual(got, test.r) {
+			t.Errorf("%s: %+v, %v", test.method, got, err)
+		}
+	}
+	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { (&DroppedRequest{Table: "t", As: "u"}).AppendAs(MethodUndropTable, e) }))
+	if err := new(DroppedRequest).Decode(&d, d.Array(), MethodPurgeTable); err == nil {
+		t.Error("a purge with a name for the table is accepted")
+	}
+	all := DroppedTables{[]DroppedTable{{Name: "t", ID: 7, DroppedMS: 1, GoneMS: 2, Tablets: 3, Bytes: 4}}}
+	d = wire.NewDecoder(wiretest.Encode(all.Append))
+	var got DroppedTables
+	if err := got.Decode(&d); err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("dropped tables: %+v, %v", got, err)
+	}
+}
+
 func TestClearRowsRoundTrip(t *testing.T) {
 	for i, r := range []ClearRowsRequest{
 		{Table: "t"}, {Table: "t", Start: []byte("a")}, {Table: "t", End: []byte("a")}, {Table: "t", Start: []byte("a"), End: []byte("a\x00"), Options: Options{Timeout: time.Second}},

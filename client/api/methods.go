@@ -25,6 +25,9 @@ const (
 	MethodListTables    = "list_tables"
 	MethodDescribeTable = "describe_table"
 	MethodDropTable     = "drop_table"
+	MethodUndropTable   = "undrop_table"
+	MethodPurgeTable    = "purge_table"
+	MethodListDropped   = "list_dropped_tables"
 	MethodSetFamily     = "set_family"
 	MethodDropFamily    = "drop_family"
 	MethodAlterTable    = "alter_table"
@@ -82,6 +85,7 @@ func Methods() []string {
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
+		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,

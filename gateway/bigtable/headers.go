@@ -35,6 +35,7 @@ type peer struct {
 	id             int64 // of the node
 	zone           string
 	cluster        *bigtablepb.ClusterInformation
+	clusterInfo    []byte // cluster, encoded
 	location, info string // values of headers
 }
 
@@ -46,7 +47,8 @@ func describePeer(p Peer) *peer {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.Node)) // its error is always nil
 	id := int64(h.Sum64() >> 1)
-	return &peer{id: id, zone: zone, cluster: &bigtablepb.ClusterInformation{ClusterId: cluster, ZoneId: zone},
+	about := &bigtablepb.ClusterInformation{ClusterId: cluster, ZoneId: zone}
+	return &peer{id: id, zone: zone, cluster: about, clusterInfo: encode(about),
 		location: string(encode(&bigtablepb.ResponseParams{ZoneId: &zone, ClusterId: &cluster, AfeId: &id})),
 		info: base64.RawURLEncoding.EncodeToString(encode(&bigtablepb.PeerInfo{ApplicationFrontendId: id, ApplicationFrontendSubzone: zone,
 			TransportType: bigtablepb.PeerInfo_TRANSPORT_TYPE_SESSION_CLOUD_PATH}))}
@@ -69,14 +71,6 @@ func (p *peer) headers(ctx context.Context, took time.Duration) metadata.MD {
 		md[headerPeer] = []string{p.info}
 	}
 	return md
-}
-
-// Unary adds the headers of an answer to a call. It is a grpc.UnaryServerInterceptor.
-func (s *Service) Unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	began := time.Now()
-	answer, err := handler(ctx, req)
-	_ = grpc.SetHeader(ctx, s.peer.headers(ctx, time.Since(began))) // clients do without it
-	return answer, err
 }
 
 // Stream adds the headers of the answers to a call, when the first is sent. It is a

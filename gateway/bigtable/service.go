@@ -38,8 +38,8 @@ type Config struct {
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
 	RowBytesMax int64
-	// Sessions bounds the memory of sessions. Nil means that it is not bounded.
-	Sessions SessionMemory
+	// AdmitSession, unless it is nil, reserves memory for a session. It returns false if there is none.
+	AdmitSession func(ctx context.Context) (release func(), ok bool)
 	// Peer describes the node to clients.
 	Peer Peer
 	// Pool has the buffers of answers. Nil means mem.DefaultBufferPool.

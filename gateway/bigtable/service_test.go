@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -226,14 +227,18 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// fullMemory has no memory for sessions.
-type fullMemory struct{ SessionMemory }
-
-func (fullMemory) Admit() (func(), bool) { return nil, false }
-
 // TestClientConfiguration: clients use sessions as long as there is memory for them.
 func TestClientConfiguration(t *testing.T) {
-	full := New(Config{Sessions: fullMemory{}, Open: func(context.Context, string) (Table, error) { return nil, nil }})
+	var before *bigtablepb.SessionClientConfiguration_SessionPoolConfiguration
+	again := (&fakeTable{}).service()
+	for range 3 { // each differs, so that clients try again to open sessions
+		c, err := again.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
+		if err != nil || proto.Equal(c.SessionConfiguration.SessionPoolConfiguration, before) {
+			t.Errorf("%v, %v", c, err)
+		}
+		before = c.SessionConfiguration.SessionPoolConfiguration
+	}
+	full := New(Config{AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string) (Table, error) { return nil, nil }})
 	for load, s := range map[float32]*Service{1: (&fakeTable{}).service(), 0: full} {
 		c, err := s.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
 		if err != nil || c.SessionConfiguration.GetSessionLoad() != load || c.GetPollingConfiguration() == nil {

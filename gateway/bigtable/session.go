@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/errcode"
+	"github.com/steledb/stele/gateway/names"
 )
 
 const (
@@ -25,21 +26,12 @@ const (
 	heartbeatPeriod = time.Second
 )
 
-// SessionMemory bounds the memory of sessions.
-type SessionMemory interface {
-	// Admit reserves memory for a session. It returns false if there is none.
-	Admit() (release func(), ok bool)
-	// Settle releases the memory of the messages that a call, in its context, has received so far. Its
-	// caller is the goroutine that receives them.
-	Settle(ctx context.Context)
-}
-
 // admit reserves memory for a session.
-func (s *Service) admit() (release func(), ok bool) {
-	if s.cfg.Sessions == nil {
+func (s *Service) admit(ctx context.Context) (release func(), ok bool) {
+	if s.cfg.AdmitSession == nil {
 		return func() {}, true
 	}
-	return s.cfg.Sessions.Admit()
+	return s.cfg.AdmitSession(ctx)
 }
 
 // sessions are those that are open.
@@ -85,6 +77,7 @@ type session struct {
 	service *Service
 	stream  grpc.BidiStreamingServer[bigtablepb.SessionRequest, bigtablepb.SessionResponse]
 	request *bigtablepb.OpenTableRequest
+	name    string // of the table
 	// beat sends heartbeats while a virtual RPC is in progress.
 	beat *time.Timer
 	// draining means that a GoAway is due.
@@ -108,7 +101,7 @@ func (s *Service) OpenTable(stream bigtablepb.Bigtable_OpenTableServer) error {
 	if err != nil {
 		return err
 	}
-	release, ok := s.admit()
+	release, ok := s.admit(stream.Context())
 	if !ok {
 		return errcode.Unimplemented("The node has no memory for another session: use ReadRows and MutateRow.")
 	}
@@ -139,6 +132,11 @@ func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
 	if err := proto.Unmarshal(open.Payload, x.request); err != nil {
 		return nil, errcode.Invalid("open_session.payload must be an OpenTableRequest")
 	}
+	name, err := names.ParseTable(x.request.TableName)
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	x.name = name.ID
 	if _, err := x.table(x.stream.Context()); err != nil {
 		return nil, err
 	}
@@ -148,7 +146,8 @@ func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
 
 // table opens the table of the session, as each plain call does: the caller's rights are those of now.
 func (x *session) table(ctx context.Context) (Table, error) {
-	return x.service.open(ctx, target{table: x.request.TableName})
+	t, err := x.service.cfg.Open(ctx, x.name)
+	return t, errcode.Convert(err, errcode.Repeatable)
 }
 
 // serve serves the virtual RPCs until the client closes the session.
@@ -172,9 +171,6 @@ func (x *session) serve() error {
 		if err != nil {
 			return err
 		}
-		if x.service.cfg.Sessions != nil {
-			x.service.cfg.Sessions.Settle(x.stream.Context())
-		}
 	}
 }
 
@@ -187,22 +183,16 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 	}
 	memory := rowMemory{service: x.service, bytes: pointRowBytes}
 	defer memory.end(x.stream.Context())
-	var answer *bigtablepb.TableResponse
+	var a answer
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}
 	} else {
-		answer, err = x.execute(req, &memory)
+		a, err = x.execute(req, &memory)
 	}
 	if err != nil {
-		return x.answer(x.failure(req.RpcId, err), nil)
+		return x.answer(x.failure(req.RpcId, err))
 	}
-	payload, err := proto.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return x.answer(&bigtablepb.SessionResponse{Payload: &bigtablepb.SessionResponse_VirtualRpc{VirtualRpc: &bigtablepb.VirtualRpcResponse{
-		RpcId: req.RpcId, ClusterInfo: x.service.peer.cluster, Payload: payload,
-		Stats: &bigtablepb.SessionRequestStats{BackendLatency: durationpb.New(time.Since(began))}}}}, memory.current())
+	return x.answer(x.encode(req.RpcId, a, time.Since(began), memory.current()))
 }
 
 // begin admits a virtual RPC. It returns away if the session is closing, and clients may execute it
@@ -221,29 +211,16 @@ func (x *session) begin(id int64) (away bool, err error) {
 	return false, nil
 }
 
-// answer sends the answer of the virtual RPC in progress, which uses memory until it is written.
-func (x *session) answer(m *bigtablepb.SessionResponse, memory *held) error {
+// answer sends the answer of the virtual RPC in progress: a SessionResponse, or one that is encoded already.
+func (x *session) answer(m any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mu.busy = false
 	x.beat.Stop()
-	if err := x.sendLocked(m, memory); err != nil {
+	if err := x.stream.SendMsg(m); err != nil {
 		return err
 	}
 	return x.leaveLocked()
-}
-
-func (x *session) sendLocked(m *bigtablepb.SessionResponse, memory *held) error {
-	if memory == nil {
-		return x.stream.Send(m)
-	}
-	pool := x.service.cfg.Pool
-	b := pool.Get(proto.Size(m))
-	var err error
-	if *b, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend((*b)[:0], m); err != nil {
-		return err
-	}
-	return x.stream.SendMsg(memory.message(b, pool))
 }
 
 // tick sends what is due: a GoAway, or a heartbeat.

@@ -12,13 +12,14 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/gateway/errcode"
+	"github.com/steledb/stele/table"
 )
 
 // execute executes a virtual RPC, with memory for its answer. Errors are statuses.
-func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) (*bigtablepb.TableResponse, error) {
+func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) (a answer, err error) {
 	m := &bigtablepb.TableRequest{}
 	if err := proto.Unmarshal(req.Payload, m); err != nil {
-		return nil, errcode.Invalid("virtual_rpc.payload must be a TableRequest")
+		return a, errcode.Invalid("virtual_rpc.payload must be a TableRequest")
 	}
 	ctx := x.stream.Context()
 	if req.Deadline != nil {
@@ -28,25 +29,26 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) 
 	}
 	t, err := x.table(ctx)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	switch p := m.GetPayload().(type) {
 	case *bigtablepb.TableRequest_ReadRow:
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_WRITE {
-			return nil, status.Error(codes.PermissionDenied, "the session was opened for writes only")
+			return a, status.Error(codes.PermissionDenied, "the session was opened for writes only")
 		}
-		return readRow(ctx, t, p.ReadRow, memory)
+		a.row, err = readRow(ctx, t, p.ReadRow, memory)
+		return a, err
 	case *bigtablepb.TableRequest_MutateRow:
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_READ {
-			return nil, status.Error(codes.PermissionDenied, "the session was opened for reads only")
+			return a, status.Error(codes.PermissionDenied, "the session was opened for reads only")
 		}
-		return mutateRow(ctx, t, p.MutateRow)
+		return answer{mutated: true}, mutateRow(ctx, t, p.MutateRow)
 	}
-	return nil, errcode.Unimplemented("The virtual RPC is not supported: use plain calls.")
+	return a, errcode.Unimplemented("The virtual RPC is not supported: use plain calls.")
 }
 
-// readRow reads a row. The answer has none if the row does not exist.
-func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest, memory *rowMemory) (*bigtablepb.TableResponse, error) {
+// readRow reads a row, with memory for it. It returns nil if the row does not exist. Errors are statuses.
+func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest, memory *rowMemory) (*table.Row, error) {
 	filter, err := convertFilter(req.GetFilter())
 	if err != nil {
 		return nil, err
@@ -56,29 +58,22 @@ func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest
 		options = []client.ReadOption{client.Filter(filter)}
 	}
 	row, err := memory.get(ctx, t, string(req.GetKey()), options...)
-	if err != nil {
+	if err != nil || row == nil || len(row.Cells) == 0 {
 		return nil, errcode.Convert(err, errcode.Repeatable)
 	}
-	answer := &bigtablepb.SessionReadRowResponse{}
-	if row != nil && len(row.Cells) > 0 {
-		answer.Row = convertRow(row)
-	}
-	return &bigtablepb.TableResponse{Payload: &bigtablepb.TableResponse_ReadRow{ReadRow: answer}}, nil
+	return row, nil
 }
 
-// mutateRow applies mutations to a row.
-func mutateRow(ctx context.Context, t Table, req *bigtablepb.SessionMutateRowRequest) (*bigtablepb.TableResponse, error) {
+// mutateRow applies mutations to a row. Errors are statuses.
+func mutateRow(ctx context.Context, t Table, req *bigtablepb.SessionMutateRowRequest) error {
 	if len(req.GetMutations()) == 0 {
-		return nil, errNoMutations
+		return errNoMutations
 	}
 	m, repeat, err := rowMutation(req.Key, req.Mutations)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := t.Apply(ctx, m); err != nil {
-		return nil, errcode.Convert(err, repeat)
-	}
-	return &bigtablepb.TableResponse{Payload: &bigtablepb.TableResponse_MutateRow{MutateRow: &bigtablepb.SessionMutateRowResponse{}}}, nil
+	return errcode.Convert(t.Apply(ctx, m), repeat)
 }
 
 // failure returns the answer of a virtual RPC that failed. Clients expect a RetryInfo beside the status

@@ -22,8 +22,8 @@ func (s *Service) PingAndWarm(_ context.Context, req *bigtablepb.PingAndWarmRequ
 
 const (
 	// configurationPeriod is how often clients ask for their configuration again, and the shortest that
-	// they accept. If a client can open no session, as while its only node restarts, calls may wait
-	// until then: see varied.
+	// they accept; Google's Go client 1.58 asks for the second time after five minutes. If a client can
+	// open no session, as while its only node restarts, calls may wait until then: see varied.
 	configurationPeriod = time.Minute
 	// sessionsMin and sessionsMax bound the sessions that a client opens for reads, and as many for
 	// writes, of a table. The maximum is Google's; an idle table costs one session instead of five.
@@ -33,12 +33,12 @@ const (
 // GetClientConfiguration implements bigtablepb.BigtableServer. With a session load of 1, clients make
 // point reads and row mutations in sessions if they can; with 0, if there is no memory for another
 // session, by plain calls.
-func (s *Service) GetClientConfiguration(_ context.Context, req *bigtablepb.GetClientConfigurationRequest) (*bigtablepb.ClientConfiguration, error) {
+func (s *Service) GetClientConfiguration(ctx context.Context, req *bigtablepb.GetClientConfigurationRequest) (*bigtablepb.ClientConfiguration, error) {
 	if _, err := names.ParseInstance(req.InstanceName); err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable)
 	}
 	var load float32
-	if release, ok := s.admit(); ok {
+	if release, ok := s.admit(ctx); ok {
 		release()
 		load = 1
 	}
@@ -49,7 +49,7 @@ func (s *Service) GetClientConfiguration(_ context.Context, req *bigtablepb.GetC
 	return &bigtablepb.ClientConfiguration{
 		SessionConfiguration: &bigtablepb.SessionClientConfiguration{SessionLoad: load,
 			SessionPoolConfiguration: &pool{MinSessionCount: sessionsMin, MaxSessionCount: sessionsMax, Headroom: 0.5, NewSessionQueueLength: 10,
-				NewSessionCreationBudget: 50, NewSessionCreationPenalty: durationpb.New(time.Second), ConsecutiveSessionFailureThreshold: 10,
+				NewSessionCreationBudget: 50, NewSessionCreationPenalty: durationpb.New(s.varied(time.Second)), ConsecutiveSessionFailureThreshold: 10,
 				LoadBalancingOptions: &bigtablepb.LoadBalancingOptions{LoadBalancingStrategy: &bigtablepb.LoadBalancingOptions_LeastInFlight_{
 					LeastInFlight: &bigtablepb.LoadBalancingOptions_LeastInFlight{}}}},
 			ChannelConfiguration: &channels{MinServerCount: 2, MaxServerCount: 25, PerServerSessionCount: 10,
@@ -57,12 +57,12 @@ func (s *Service) GetClientConfiguration(_ context.Context, req *bigtablepb.GetC
 					CloudPathOnly: &bigtablepb.SessionClientConfiguration_ChannelPoolConfiguration_CloudPathOnly{}}},
 		},
 		Polling: &bigtablepb.ClientConfiguration_PollingConfiguration_{PollingConfiguration: &bigtablepb.ClientConfiguration_PollingConfiguration{
-			PollingInterval: durationpb.New(configurationPeriod), ValidityDuration: durationpb.New(s.varied(10 * configurationPeriod)), MaxRpcRetryCount: 5}},
+			PollingInterval: durationpb.New(configurationPeriod), ValidityDuration: durationpb.New(10 * configurationPeriod), MaxRpcRetryCount: 5}},
 	}, nil
 }
 
 // varied returns a duration that differs from the last by 1 ns: Google's Go client 1.58 tries to open
-// sessions for calls that wait for one only if another call begins, or its configuration changes.
+// sessions for calls that wait for one only if another call begins, or the configuration of sessions changes.
 func (s *Service) varied(d time.Duration) time.Duration {
 	return d + time.Duration(s.configurations.Add(1)%1000)
 }

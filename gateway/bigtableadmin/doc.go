@@ -2,7 +2,8 @@
 // cluster: tables and their column families, and what can be read of instances and clusters.
 //
 // Every instance name is an alias of the cluster's only namespace (package names), with one cluster
-// in it. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
+// in it. Instances with tables of their own would need table names of two parts in all interfaces:
+// schemas, rights, quotas, METADATA and the command line. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
 // ignored: value types, change streams, backup policies and row key schemas.
 // Changes are made at once, so no long-running operation exists.
 //

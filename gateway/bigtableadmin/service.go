@@ -21,6 +21,7 @@ type Tables interface {
 	CreateFrom(ctx context.Context, name string, spec *client.TableSpec) (*table.Schema, error)
 	Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error)
 	Drop(ctx context.Context, name string) error
+	Undrop(ctx context.Context, ref client.DroppedRef, as string) (*table.Schema, error)
 	ClearRows(ctx context.Context, name, start, end string) error
 	ClearPrefix(ctx context.Context, name, prefix string) error
 }

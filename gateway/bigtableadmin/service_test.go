@@ -92,6 +92,40 @@ func (f *fakeCluster) Drop(_ context.Context, name string) error {
 	return nil
 }
 
+func (f *fakeCluster) Undrop(_ context.Context, ref client.DroppedRef, _ string) (*table.Schema, error) {
+	if f.tables[ref.Name] != nil {
+		return nil, client.ErrTableExists
+	}
+	if ref.Name != "dropped" {
+		return nil, client.ErrNoTable
+	}
+	f.tables[ref.Name] = table.NewSchema(ref.Name, 9)
+	return f.tables[ref.Name], nil
+}
+
+// A deleted table is restored by an operation that is done.
+func TestUndeleteTable(t *testing.T) {
+	f := &fakeCluster{tables: map[string]*table.Schema{}}
+	s := f.service()
+	op, err := s.UndeleteTable(t.Context(), &adminpb.UndeleteTableRequest{Name: parent + "/tables/dropped"})
+	if err != nil || !op.Done || op.Name == "" {
+		t.Fatalf("%v, %v", op, err)
+	}
+	var restored adminpb.Table
+	if err := op.GetResponse().UnmarshalTo(&restored); err != nil || restored.Name != parent+"/tables/dropped" {
+		t.Errorf("%v, %v", &restored, err)
+	}
+	var about adminpb.UndeleteTableMetadata
+	if err := op.Metadata.UnmarshalTo(&about); err != nil || about.Name != restored.Name || about.EndTime == nil {
+		t.Errorf("%v, %v", &about, err)
+	}
+	for name, want := range map[string]codes.Code{"dropped": codes.AlreadyExists, "absent": codes.NotFound} {
+		if _, err := s.UndeleteTable(t.Context(), &adminpb.UndeleteTableRequest{Name: parent + "/tables/" + name}); status.Code(err) != want {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+}
+
 func (f *fakeCluster) ClearRows(_ context.Context, name, start, end string) error {
 	f.cleared = append(f.cleared, fmt.Sprintf("%s %q-%q", name, start, end))
 	return nil
@@ -379,5 +413,36 @@ func TestInstances(t *testing.T) {
 	}
 	if _, err := (operations{}).GetOperation(t.Context(), &longrunningpb.GetOperationRequest{Name: "x"}); status.Code(err) != codes.NotFound {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestReadOnly: what cannot be changed is answered with the reason, and what exists already with ALREADY_EXISTS.
+func TestReadOnly(t *testing.T) {
+	s := &instances{cfg: (&fakeCluster{}).service().cfg}
+	code := func(_ any, err error) codes.Code { return status.Code(err) }
+	ctx, profile := t.Context(), parent+"/appProfiles/"
+	for i, c := range []struct{ got, want codes.Code }{
+		{code(s.CreateInstance(ctx, &adminpb.CreateInstanceRequest{Parent: "projects/p", InstanceId: "i"})), codes.AlreadyExists},
+		{code(s.CreateInstance(ctx, &adminpb.CreateInstanceRequest{Parent: "p", InstanceId: "i"})), codes.InvalidArgument},
+		{code(s.UpdateInstance(ctx, nil)), codes.FailedPrecondition},
+		{code(s.PartialUpdateInstance(ctx, nil)), codes.FailedPrecondition},
+		{code(s.DeleteInstance(ctx, nil)), codes.FailedPrecondition},
+		{code(s.CreateCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.UpdateCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.PartialUpdateCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.DeleteCluster(ctx, nil)), codes.FailedPrecondition},
+		{code(s.CreateAppProfile(ctx, &adminpb.CreateAppProfileRequest{AppProfileId: "default"})), codes.AlreadyExists},
+		{code(s.CreateAppProfile(ctx, &adminpb.CreateAppProfileRequest{AppProfileId: "x"})), codes.FailedPrecondition},
+		{code(s.UpdateAppProfile(ctx, &adminpb.UpdateAppProfileRequest{AppProfile: &adminpb.AppProfile{Name: profile + "default"}})), codes.FailedPrecondition},
+		{code(s.UpdateAppProfile(ctx, &adminpb.UpdateAppProfileRequest{AppProfile: &adminpb.AppProfile{Name: profile + "x"}})), codes.NotFound},
+		{code(s.DeleteAppProfile(ctx, &adminpb.DeleteAppProfileRequest{Name: profile + "default"})), codes.FailedPrecondition},
+		{code(s.DeleteAppProfile(ctx, &adminpb.DeleteAppProfileRequest{Name: profile})), codes.InvalidArgument},
+		{code(s.ListLogicalViews(ctx, nil)), codes.OK},
+		{code(s.ListMaterializedViews(ctx, nil)), codes.OK},
+		{code((&fakeCluster{}).service().ListAuthorizedViews(ctx, &adminpb.ListAuthorizedViewsRequest{Parent: parent + "/tables/x"})), codes.NotFound},
+	} {
+		if c.got != c.want {
+			t.Errorf("call %d: %v, want %v", i, c.got, c.want)
+		}
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"slices"
 
 	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
+	"cloud.google.com/go/longrunning/autogen/longrunningpb"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
@@ -215,6 +218,29 @@ func (s *Service) DeleteTable(ctx context.Context, req *adminpb.DeleteTableReque
 		return nil, errcode.Convert(err, errcode.Once)
 	}
 	return &emptypb.Empty{}, nil
+}
+
+// UndeleteTable implements adminpb.BigtableTableAdminServer. The operation that it returns is done.
+func (s *Service) UndeleteTable(ctx context.Context, req *adminpb.UndeleteTableRequest) (*longrunningpb.Operation, error) {
+	t, name, err := s.openTable(ctx, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := t.Undrop(ctx, client.DroppedRef{Name: name.ID}, "")
+	if err != nil {
+		return nil, errcode.Convert(err, errcode.Once)
+	}
+	restored, err := anypb.New(describe(name, schema, adminpb.Table_SCHEMA_VIEW))
+	if err != nil {
+		return nil, err
+	}
+	now := timestamppb.Now()
+	about, err := anypb.New(&adminpb.UndeleteTableMetadata{Name: name.String(), StartTime: now, EndTime: now})
+	if err != nil {
+		return nil, err
+	}
+	return &longrunningpb.Operation{Name: "operations/" + name.String() + "/undelete", Metadata: about, Done: true,
+		Result: &longrunningpb.Operation_Response{Response: restored}}, nil
 }
 
 // DropRowRange implements adminpb.BigtableTableAdminServer.

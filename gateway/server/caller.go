@@ -6,34 +6,34 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/errcode"
 )
 
-// Caller is the peer of a connection.
+// Anonymous is the owner of a connection whose caller has not been authenticated.
+const Anonymous = "(anonymous)"
+
+// Caller is the peer of a connection. Its methods may be called at the same time.
 type Caller interface {
+	// Owner returns the owner against whose share the connection is counted before its first call: Anonymous if that is not known yet. ""
+	// has no bound.
+	Owner() string
 	// Authenticate verifies the credential of a call: the connection's own, or an access token, which is empty if the call has none. It
-	// returns the owner against whose share of the memory the connection is counted; "" has no bound. It is called before the request is
-	// received, one call at a time; the connection waits for it. Its errors become statuses.
+	// returns the owner of the connection. It is called before the request is received. Its errors become statuses.
 	Authenticate(ctx context.Context, token string) (owner string, err error)
 	// Close is called once, when the connection is closed. Calls of the connection may still run.
 	Close()
 }
 
 // CallerOf returns the caller in the context of a call; nil without Config.Caller.
-func CallerOf(ctx context.Context) Caller {
-	if c, _ := ctx.Value(connKey{}).(*conn); c != nil {
-		return c.caller
-	}
-	return nil
-}
+func CallerOf(ctx context.Context) Caller { return connOf(ctx).caller }
 
 // connInfo carries a connection through grpc-go to the contexts of its calls.
 type connInfo struct {
@@ -43,6 +43,12 @@ type connInfo struct {
 
 // AuthType implements credentials.AuthInfo.
 func (connInfo) AuthType() string { return "stele" }
+
+// connOf returns the connection of a call.
+func connOf(ctx context.Context) *conn {
+	p, _ := peer.FromContext(ctx)
+	return p.AuthInfo.(connInfo).conn
+}
 
 // connCredentials are the credentials of connections that a listener returned. The TLS handshake is over by then.
 type connCredentials struct {
@@ -60,40 +66,84 @@ func (connCredentials) Info() credentials.ProtocolInfo { return credentials.Prot
 // Clone implements credentials.TransportCredentials.
 func (c connCredentials) Clone() credentials.TransportCredentials { return c }
 
-// TagConn implements stats.Handler.
-func (a accountant) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	p, _ := peer.FromContext(ctx)
-	return context.WithValue(ctx, connKey{}, p.AuthInfo.(connInfo).conn)
-}
-
-// tap authenticates the caller of a call at its first frame, and rejects the call if there is no memory for it.
-func (m *memory) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	c := ctx.Value(connKey{}).(*conn)
+// admit charges a call, authenticates its caller, and rejects the call if either fails. It is a grpc.StreamServerInterceptor, and runs before
+// the request is received (GS3).
+func (m *memory) admit(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := connOf(stream.Context())
+	if !m.begin(c) {
+		return errcode.Convert(&api.OverloadedError{Reason: "memory of calls", RetryAfter: time.Second}, errcode.Once)
+	}
+	defer m.end(c)
 	if c.caller != nil {
-		token, err := bearer(info.Header.Get("authorization"))
-		if err != nil {
-			return nil, err
-		}
-		owner, err := c.caller.Authenticate(ctx, token)
-		if err != nil {
-			return nil, errcode.Convert(err, errcode.Repeatable)
-		}
-		if !m.own(c, owner) {
-			time.AfterFunc(closeDelay, func() { _ = c.Close() })
-			return nil, status.Error(codes.ResourceExhausted, "this user has too many connections to the node: use fewer, each of which carries many calls")
+		if err := m.authenticate(stream.Context(), c); err != nil {
+			return err
 		}
 	}
-	if m.crowded(c) {
-		return nil, errcode.Convert(&api.OverloadedError{Reason: "memory of calls", RetryAfter: time.Second}, errcode.Once)
-	}
-	return ctx, nil
+	k := &call{ServerStream: stream}
+	k.ctx = context.WithValue(stream.Context(), callKey{}, k)
+	defer k.end()
+	return handler(srv, k)
 }
 
-// wantToken is the text for a header that has no token.
-const wantToken = `want one header "authorization: Bearer TOKEN", with an access token of a file that "stele user add NAME --token" has written`
+// call is a call that has been admitted.
+type call struct {
+	grpc.ServerStream
+	ctx context.Context
+	// kept is what Keep has got for key.
+	key, kept any
+	release   func()
+}
+
+type callKey struct{}
+
+// Context implements grpc.ServerStream.
+func (k *call) Context() context.Context { return k.ctx }
+
+func (k *call) end() {
+	if k.release != nil {
+		k.release()
+	}
+}
+
+// Keep returns what a call, in its context, uses for a key until it ends. It calls get unless the last Keep of the call had the same key, and
+// releases what it had for another. Its caller is the goroutine of the call. Errors: those of get.
+func Keep[T any](ctx context.Context, key any, get func() (v T, release func(), err error)) (T, error) {
+	k := ctx.Value(callKey{}).(*call)
+	if k.key == key && k.release != nil {
+		return k.kept.(T), nil
+	}
+	v, release, err := get()
+	if err != nil {
+		return v, err
+	}
+	k.end()
+	k.key, k.kept, k.release = key, v, release
+	return v, nil
+}
+
+// authenticate authenticates the caller of a call. Its errors are statuses.
+func (m *memory) authenticate(ctx context.Context, c *conn) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	token, err := bearer(md.Get("authorization"))
+	if err != nil {
+		return err
+	}
+	owner, err := c.caller.Authenticate(ctx, token)
+	if err != nil {
+		return errcode.Convert(err, errcode.Repeatable)
+	}
+	if !m.own(c, owner) {
+		time.AfterFunc(closeDelay, func() { _ = c.Close() })
+		return status.Error(codes.ResourceExhausted, "this user has too many connections to the node: use fewer, each of which carries many calls")
+	}
+	return nil
+}
 
 // closeDelay is how long a connection that is in excess stays open, so that its client learns the reason.
 const closeDelay = time.Second
+
+// wantToken is the text for a header that has no token.
+const wantToken = `want one header "authorization: Bearer TOKEN", with an access token of a file that "stele user add NAME --token" has written`
 
 // bearer returns the token in the authorization headers of a call (RFC 6750), or "" without a header. Errors: a status.
 func bearer(headers []string) (string, error) {

@@ -1,25 +1,15 @@
 package server
 
 import (
-	"context"
 	"net"
 	"sync"
-
-	"google.golang.org/grpc/stats"
-)
-
-// Sizes of HTTP/2 (RFC 9113).
-const (
-	prefaceBytes     = 24 // of a client's connection
-	frameHeaderBytes = 9
-	frameData        = 0 // the type of frames that have messages
 )
 
 // copies is how many bytes of memory a byte of a request takes: as it was received, in one piece, and
 // decoded.
 const copies = 3
 
-// conn is a connection that charges the bytes of requests that it receives. Read is called by one
+// conn is a connection that charges the payload of requests. Read and Write are each called by one
 // goroutine.
 type conn struct {
 	net.Conn
@@ -27,52 +17,54 @@ type conn struct {
 	caller Caller // nil without Config.Caller
 	once   sync.Once
 
-	// owner, charged and calls are guarded by memory.mu: the owner of the bytes, the bytes that are
-	// charged, and the calls that have not ended.
-	owner   string
-	charged int64
-	calls   int
+	received, sent frames
 
-	// The position in the frames: the bytes of the preface, the header or the payload that are still
-	// to come, and the bytes of the header that have.
-	skip   int
-	data   bool // skip is of a DATA frame
-	header [frameHeaderBytes]byte
-	have   int
+	// account is guarded by memory.mu.
+	account account
 }
 
-// Read implements net.Conn. If the bytes of all requests exceed the limit, it waits, so that the peer
-// stops sending.
+// account has the charges of a connection, besides connBytes.
+type account struct {
+	owner   string
+	charged int64 // of streams and calls
+	calls   int
+	streams map[uint32]*stream
+	last    uint32 // the largest number of a stream
+}
+
+// stream is a call, as its frames show it.
+type stream struct {
+	charged int64 // for the payload of its DATA frames
+	half    bool  // the client has ended its side
+}
+
+// Read implements net.Conn. If the bytes of requests exceed a limit, it waits, so that the peer stops
+// sending.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if data := c.count(b[:n]); data > 0 {
-		if over := c.memory.received(c, copies*int64(data)); over != nil {
-			c.memory.stall(c, over)
+	var over <-chan struct{}
+	c.received.follow(b[:n], func(f frame) {
+		switch f.kind {
+		case frameData, frameHeaders, frameReset:
+			over = c.memory.in(c, f)
 		}
+	})
+	if over != nil {
+		c.memory.stall(c, over)
 	}
 	return n, err
 }
 
-// count returns how many of the received bytes are payload of DATA frames.
-func (c *conn) count(b []byte) (data int) {
-	for len(b) > 0 {
-		if c.skip > 0 {
-			n := min(c.skip, len(b))
-			if c.skip -= n; c.data {
-				data += n
-			}
-			b = b[n:]
-			continue
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.sent.follow(b[:n], func(f frame) {
+		switch f.kind {
+		case frameData, frameHeaders, frameReset:
+			c.memory.out(c, f)
 		}
-		n := copy(c.header[c.have:], b)
-		c.have += n
-		if b = b[n:]; c.have == frameHeaderBytes {
-			c.have = 0
-			c.skip = int(c.header[0])<<16 | int(c.header[1])<<8 | int(c.header[2])
-			c.data = c.header[3] == frameData
-		}
-	}
-	return data
+	})
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -93,59 +85,22 @@ type listener struct {
 	caller func(net.Conn) Caller // may be nil
 }
 
-// Accept implements net.Listener. It closes connections for which there is no memory.
+// Accept implements net.Listener. It closes connections for which there is no place.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: nc, memory: l.memory, skip: prefaceBytes}
-		if l.memory.add(c) {
-			if l.caller != nil {
-				c.caller = l.caller(nc)
-			}
+		c := &conn{Conn: nc, memory: l.memory, received: frames{skip: prefaceBytes}}
+		owner := ""
+		if l.caller != nil {
+			c.caller = l.caller(nc)
+			owner = c.caller.Owner()
+		}
+		if l.memory.add(c, owner) {
 			return c, nil
 		}
-		_ = nc.Close()
-	}
-}
-
-// accountant releases the bytes of requests when their calls end. It implements stats.Handler.
-type accountant struct{ memory *memory }
-
-// connKey and callKey are the keys of a connection and a call in contexts.
-type (
-	connKey struct{}
-	callKey struct{}
-)
-
-// call is one call of a connection.
-type call struct {
-	conn  *conn
-	bytes int64 // of its request, as they are charged
-}
-
-// HandleConn implements stats.Handler.
-func (accountant) HandleConn(context.Context, stats.ConnStats) {}
-
-// TagRPC implements stats.Handler.
-func (a accountant) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	c := ctx.Value(connKey{}).(*conn)
-	a.memory.began(c)
-	return context.WithValue(ctx, callKey{}, &call{conn: c})
-}
-
-// HandleRPC implements stats.Handler.
-func (a accountant) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	k, _ := ctx.Value(callKey{}).(*call)
-	if k == nil {
-		return
-	}
-	switch s := s.(type) {
-	case *stats.InPayload:
-		k.bytes += copies * int64(s.WireLength)
-	case *stats.End:
-		a.memory.ended(k.conn, k.bytes)
+		_ = c.Close()
 	}
 }

@@ -6,20 +6,23 @@
 //
 // # Memory
 //
-// A connection counts the payload of the DATA frames that it receives, and charges it three times: as
-// it is received, in one piece, and decoded. The charge ends with the call. While all charges exceed
-// the limit, no connection is read, so that TCP makes clients wait. If that lasts 2 s, the connection
-// with the largest charge is closed. Calls, connections, reads of many rows, and large rows are charged with
-// estimates; a call for which there is no memory is rejected with UNAVAILABLE and a RetryInfo.
+// A connection follows the frames of HTTP/2 in both directions. It charges the payload of a stream's DATA
+// frames three times, as it is received, in one piece, and decoded, until either side ends the stream. A
+// session is a stream that stays: an answer ends the charge of what came before it. Calls, reads of
+// many rows, and large rows are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
+// and a RetryInfo.
 //
-// The charges of all connections of an owner, a user, are one sum. A call is accepted if what its owner
-// has then is not more than what is left for others. The connections of an owner that has received more
-// than half of the limit wait on their own. An owner has at most half of the connections.
+// While all charges exceed the limit, no connection is read, so that TCP makes clients wait. If that lasts
+// 2 s, the connection with the largest charge is closed.
 //
-// A session is a call that stays: its messages are charged until they are answered. Sessions may take a
-// quarter of the limit.
+// Each connection has an owner, a user, and what its connections are charged is one sum. An owner may begin
+// calls and reads as long as it has no more than what is left for others, and have as many connections
+// and sessions as it leaves to others. The connections of an owner that has more than half of the limit
+// wait on their own. What is not authenticated yet has a small share.
 //
-// What arrives for a call before it is counted is not charged.
+// Unary methods are served as streams (bigtable.Streams), so that a call is charged and authenticated
+// before its request is received, on a goroutine of its own. grpc-go's tap, which runs earlier, is not
+// used: after an error of it the timer of the call's timeout stays, for as long as the client likes.
 //
 // # Goroutines
 //

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -17,16 +16,7 @@ import (
 // guard surrounds the handlers of calls.
 type guard struct{ log *slog.Logger }
 
-func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			answer, err = nil, g.panicked(info.FullMethod, p)
-		}
-	}()
-	answer, err = handler(ctx, req)
-	return answer, sentence(info.FullMethod, err)
-}
-
+// stream is a grpc.StreamServerInterceptor.
 func (g guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

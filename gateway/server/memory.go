@@ -15,6 +15,9 @@ const overloadWait = 2 * time.Second
 const (
 	// callBytes is the memory of a call without its messages: goroutines, and the state of its stream.
 	callBytes = 32 << 10
+	// anonymousShare is the share of the limit, as a divisor, for the requests of callers that are not
+	// authenticated, and anonymousCalls the number of such calls of a connection.
+	anonymousShare, anonymousCalls = 8, 16
 	// connBytes is the memory of a connection without calls, for its buffers.
 	connBytes = 128 << 10
 )
@@ -30,15 +33,17 @@ type memory struct {
 		used   int64
 		owners map[string]int64 // the part of used that each owner has, unless it is 0
 		conns  map[*conn]bool
-		// sessions is the number of sessions, which are calls, too.
-		sessions int
+		// ownerConns is the number of connections of each owner, unless it is 0.
+		ownerConns map[string]int
+		// sessions is the number of sessions of each owner; they are calls, too.
+		sessions map[string]int
 		freed    chan struct{} // closed at the next release; nil if nothing waits for it
 	}
 }
 
 func newMemory(limit int64) *memory {
 	m := &memory{limit: limit}
-	m.mu.conns, m.mu.owners = map[*conn]bool{}, map[string]int64{}
+	m.mu.conns, m.mu.owners, m.mu.ownerConns, m.mu.sessions = map[*conn]bool{}, map[string]int64{}, map[string]int{}, map[string]int{}
 	return m
 }
 
@@ -58,31 +63,53 @@ func (m *memory) chargeLocked(owner string, n int64) {
 // owner "" may have all.
 func (m *memory) fitsLocked(owner string, n int64) bool {
 	free := m.limit - m.mu.used - n
-	return free >= 0 && (owner == "" || m.mu.owners[owner]+n <= free)
+	return free >= 0 && (owner == "" || owner == Anonymous || m.mu.owners[owner]+n <= min(free, m.mostOf(owner)))
 }
 
-// own makes a connection one of an owner's, with the bytes that are charged to it. It reports whether
-// the owner may have it: it may have half of all connections.
+// mostOf returns what an owner may have at most: half of the memory, so that the largest request fits,
+// and little before it is known.
+func (m *memory) mostOf(owner string) int64 {
+	switch owner {
+	case "":
+		return m.limit
+	case Anonymous:
+		return m.limit / anonymousShare
+	}
+	return m.limit / 2
+}
+
+// own makes a connection one of an owner's, with what is charged to it. It reports whether the owner may
+// have it.
 func (m *memory) own(c *conn, owner string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.owner == owner || !m.mu.conns[c] {
+	a := &c.account
+	if a.owner == owner || !m.mu.conns[c] {
 		return true
 	}
-	have := 1
-	for other := range m.mu.conns {
-		if other.owner == owner {
-			have++
-		}
-	}
-	if have > 1 && have > connsMax(m.limit)/2 {
+	if !m.mayConnectLocked(owner, len(m.mu.conns)) {
 		return false
 	}
-	bytes := c.charged + connBytes
-	m.chargeLocked(c.owner, -bytes)
-	c.owner = owner
-	m.chargeLocked(owner, bytes)
+	m.chargeLocked(a.owner, -a.charged)
+	m.countLocked(a.owner, -1)
+	a.owner = owner
+	m.chargeLocked(owner, a.charged)
+	m.countLocked(owner, 1)
 	return true
+}
+
+// mayConnectLocked reports whether an owner may have another connection, of so many of all owners with
+// it: as many as are free then.
+func (m *memory) mayConnectLocked(owner string, all int) bool {
+	free := connsMax(m.limit) - all
+	return free >= 0 && (owner == "" || m.mu.ownerConns[owner] <= free)
+}
+
+// countLocked counts a connection of an owner, or one less.
+func (m *memory) countLocked(owner string, n int) {
+	if m.mu.ownerConns[owner] += n; m.mu.ownerConns[owner] == 0 {
+		delete(m.mu.ownerConns, owner)
+	}
 }
 
 // connsMax returns the number of connections for a limit: they may take a quarter of it.
@@ -113,11 +140,11 @@ func (m *memory) take(ctx context.Context, c *conn, n int64) (release func(), er
 func (m *memory) tryTake(c *conn, n int64) (owner string, freed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.fitsLocked(c.owner, n) {
+	if !m.fitsLocked(c.account.owner, n) {
 		return "", m.awaitLocked()
 	}
-	m.chargeLocked(c.owner, n)
-	return c.owner, nil
+	m.chargeLocked(c.account.owner, n)
+	return c.account.owner, nil
 }
 
 func (m *memory) awaitLocked() <-chan struct{} {
@@ -145,23 +172,68 @@ func (m *memory) releaseLocked(owner string, n int64) {
 	}
 }
 
-// received charges n bytes that a connection has received. It returns a channel if the connection must
-// wait.
-func (m *memory) received(c *conn, n int64) (over <-chan struct{}) {
+// in charges the payload of a frame that a connection has received to its stream, and releases what a
+// stream has that the client resets. It returns a channel if the connection must wait.
+func (m *memory) in(c *conn, f frame) (over <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	a := &c.account
 	if !m.mu.conns[c] { // closed
 		return nil
 	}
-	c.charged += n
-	m.chargeLocked(c.owner, n)
+	s := a.streams[f.stream]
+	switch {
+	case f.kind == frameHeaders && f.stream > a.last:
+		s, a.last = &stream{}, f.stream
+		a.streams[f.stream] = s
+	case s == nil: // grpc-go discards what is for no stream
+		return nil
+	case f.kind == frameReset:
+		m.closeStreamLocked(c, f.stream)
+		return nil
+	}
+	s.half = s.half || f.ends()
+	if f.kind == frameHeaders || f.bytes == 0 {
+		return nil
+	}
+	n := copies * int64(f.bytes)
+	s.charged += n
+	a.charged += n
+	m.chargeLocked(a.owner, n)
 	return m.overLocked(c)
 }
 
-// overLocked returns a channel if the limit is exceeded, or half of it by the owner of a connection:
-// the largest request still fits.
+// out releases what a stream has that a sent frame ends. An answer before the client has ended its side
+// is that of a session, to the messages so far.
+func (m *memory) out(c *conn, f frame) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := c.account.streams[f.stream]
+	switch {
+	case s == nil:
+	case f.ends():
+		m.closeStreamLocked(c, f.stream)
+	case f.kind == frameData && !s.half:
+		m.settleLocked(c, s)
+	}
+}
+
+// settleLocked releases what a stream has.
+func (m *memory) settleLocked(c *conn, s *stream) {
+	c.account.charged -= s.charged
+	m.releaseLocked(c.account.owner, s.charged)
+	s.charged = 0
+}
+
+func (m *memory) closeStreamLocked(c *conn, id uint32) {
+	m.settleLocked(c, c.account.streams[id])
+	delete(c.account.streams, id)
+}
+
+// overLocked returns a channel if the limit is exceeded, or that of a connection's owner.
 func (m *memory) overLocked(c *conn) <-chan struct{} {
-	if m.mu.used <= m.limit && (c.owner == "" || m.mu.owners[c.owner] <= m.limit/2) {
+	owner := c.account.owner
+	if m.mu.used <= m.limit && (owner == "" || m.mu.owners[owner] <= m.mostOf(owner)) {
 		return nil
 	}
 	return m.awaitLocked()
@@ -169,7 +241,7 @@ func (m *memory) overLocked(c *conn) <-chan struct{} {
 
 // reserve takes memory of a read. Errors: those of take.
 func (m *memory) reserve(ctx context.Context, bytes int64) (release func(), err error) {
-	return m.take(ctx, ctx.Value(connKey{}).(*conn), bytes)
+	return m.take(ctx, connOf(ctx), bytes)
 }
 
 // stall waits until a connection may be read on, so that the peer stops sending. If that takes longer
@@ -203,22 +275,24 @@ func (m *memory) largest(c *conn) (most *conn) {
 	}
 	all := m.mu.used > m.limit
 	for other := range m.mu.conns {
-		if other.charged > 0 && (all || other.owner == c.owner) && (most == nil || other.charged > most.charged) {
+		if other.account.charged > 0 && (all || other.account.owner == c.account.owner) && (most == nil || other.account.charged > most.account.charged) {
 			most = other
 		}
 	}
 	return most
 }
 
-// add adds a connection. It returns false if there are too many.
-func (m *memory) add(c *conn) bool {
+// add adds a connection of an owner. It returns false if there are too many.
+func (m *memory) add(c *conn, owner string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.mu.conns) >= connsMax(m.limit) {
+	if !m.mayConnectLocked(owner, len(m.mu.conns)+1) {
 		return false
 	}
+	c.account = account{owner: owner, streams: map[uint32]*stream{}}
 	m.mu.conns[c] = true
-	m.chargeLocked(c.owner, connBytes)
+	m.chargeLocked("", connBytes) // their number is bounded by owner, too
+	m.countLocked(owner, 1)
 	return true
 }
 
@@ -230,37 +304,57 @@ func (m *memory) remove(c *conn) {
 		return
 	}
 	delete(m.mu.conns, c)
-	m.releaseLocked(c.owner, c.charged+connBytes)
-	c.charged = 0
+	m.releaseLocked(c.account.owner, c.account.charged)
+	m.releaseLocked("", connBytes)
+	m.countLocked(c.account.owner, -1)
+	c.account.charged, c.account.streams = 0, nil
 }
 
-// crowded reports whether there is no memory for another call of a connection.
-func (m *memory) crowded(c *conn) bool {
+// begin charges a call of a connection. It returns false if there is no memory for it.
+func (m *memory) begin(c *conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.fitsLocked(c.owner, callBytes)
+	a := &c.account
+	if !m.mu.conns[c] || !m.fitsLocked(a.owner, callBytes) || a.owner == Anonymous && a.calls >= anonymousCalls {
+		return false
+	}
+	a.calls++
+	a.charged += callBytes
+	m.chargeLocked(a.owner, callBytes)
+	return true
 }
 
-// began counts and charges a call of a connection.
-func (m *memory) began(c *conn) {
+// end ends a call of a connection.
+func (m *memory) end(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.calls++
-	if m.mu.conns[c] {
-		c.charged += callBytes
-		m.chargeLocked(c.owner, callBytes)
+	c.account.calls--
+	if m.mu.conns[c] { // otherwise remove has released it
+		c.account.charged -= callBytes
+		m.releaseLocked(c.account.owner, callBytes)
 	}
 }
 
-// ended ends a call whose request had n bytes, as they were charged. A connection without calls holds no bytes: what calls
-// left that ended within a request is released then.
-func (m *memory) ended(c *conn, n int64) {
+// admitSession counts a session, whose call is charged. Sessions may take a quarter of the limit, so
+// that idle ones leave memory for other calls, and an owner as many as it leaves to others.
+func (m *memory) admitSession(ctx context.Context) (release func(), ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.calls--
-	if n = min(n+callBytes, c.charged); c.calls == 0 {
-		n = c.charged
+	all := 1
+	for _, n := range m.mu.sessions {
+		all += n
 	}
-	c.charged -= n
-	m.releaseLocked(c.owner, n)
+	owner := connOf(ctx).account.owner
+	free := max(1, int(m.limit/4/callBytes)) - all
+	if free < 0 || owner != "" && m.mu.sessions[owner] > free {
+		return nil, false
+	}
+	m.mu.sessions[owner]++
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.mu.sessions[owner]--; m.mu.sessions[owner] == 0 {
+			delete(m.mu.sessions, owner)
+		}
+	}), true
 }

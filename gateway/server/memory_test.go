@@ -2,10 +2,12 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -187,8 +190,12 @@ func await(t *testing.T, holds func() bool) {
 // TestOverloaded: a call for which there is no memory fails after overloadWait, and one that gets it in time does not.
 func TestOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(2 * readBytes)
-		ctx := context.WithValue(t.Context(), connKey{}, &conn{})
+		m := newMemory(2*readBytes + connBytes)
+		c := &conn{}
+		if !m.add(c, "") {
+			t.Fatal("no memory for a connection")
+		}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: connInfo{conn: c}})
 		first, err := m.reserve(ctx, readBytes)
 		if err != nil {
 			t.Fatal(err)
@@ -204,72 +211,147 @@ func TestOverloaded(t *testing.T) {
 		if _, err := m.reserve(ctx, readBytes); err != nil {
 			t.Error(err)
 		}
-		if !m.crowded(&conn{}) {
+		if m.begin(c) {
 			t.Error("there is memory for another call")
 		}
 	})
 }
 
-// TestShares: an owner gets as much memory as it leaves to others, and half of the connections.
+// TestShares: an owner gets as much memory, and as many connections, as it leaves to others.
 func TestShares(t *testing.T) {
 	m := newMemory(16 * readBytes)
 	of := func(owner string) *conn {
 		c := &conn{}
-		if !m.add(c) || !m.own(c, owner) {
-			t.Fatal("no memory for a connection")
+		if !m.add(c, Anonymous) || !m.own(c, owner) {
+			return nil
 		}
 		return c
 	}
 	take := func(c *conn) (n int) {
-		for ; !m.crowded(c); n++ {
+		for ; ; n++ {
 			if _, freed := m.tryTake(c, readBytes); freed != nil {
 				return n
 			}
 		}
-		return n
 	}
-	ann, bob, eve := of("ann"), of("bob"), of("eve")
 	for _, want := range []struct {
-		c *conn
-		n int
-	}{{ann, 7}, {bob, 4}, {eve, 2}, {ann, 0}} {
-		if n := take(want.c); n != want.n {
-			t.Errorf("%s got memory for %d reads, want %d", want.c.owner, n, want.n)
+		owner string
+		n     int
+	}{{"ann", 7}, {"bob", 4}, {"eve", 2}, {"ann", 0}} {
+		if n := take(of(want.owner)); n != want.n {
+			t.Errorf("%s got memory for %d reads, want %d", want.owner, n, want.n)
 		}
 	}
-	all := connsMax(m.limit)
-	for n := 2; n <= all/2; n++ {
-		of("ann")
-	}
-	c := &conn{}
-	if !m.add(c) || m.own(c, "ann") {
-		t.Error("an owner got more than half of the connections")
-	}
-	if m.own(c, "bob"); c.owner != "bob" {
-		t.Error("another owner got none")
+	most := connsMax(m.limit)
+	for _, owner := range []string{"carl", "dave", "fred"} {
+		most /= 2
+		n := 0
+		for of(owner) != nil {
+			n++
+		}
+		if n == 0 || n > most {
+			t.Errorf("%s got %d of %d connections, want at most %d", owner, n, connsMax(m.limit), most)
+		}
 	}
 }
 
-// TestFrames: however the bytes of frames are divided among reads, the payload of DATA frames is counted.
+// TestAnonymousCalls: what strangers do leaves memory for users.
+func TestAnonymousCalls(t *testing.T) {
+	m := newMemory(64 << 20)
+	c, user := &conn{}, &conn{}
+	if !m.add(c, Anonymous) || !m.add(user, "ann") {
+		t.Fatal("no memory for a connection")
+	}
+	n := 0
+	for m.begin(c) {
+		n++
+	}
+	if n != anonymousCalls {
+		t.Errorf("%d calls, want %d", n, anonymousCalls)
+	}
+	var over <-chan struct{}
+	sent := int64(0)
+	for id := uint32(1); over == nil && sent < m.limit; id += 2 {
+		m.in(c, frame{kind: frameHeaders, stream: id})
+		over = m.in(c, frame{kind: frameData, stream: id, bytes: 64 << 10})
+		sent += 64 << 10
+	}
+	if over == nil || copies*sent > m.limit/anonymousShare+1<<20 {
+		t.Errorf("a stranger sent %d bytes", sent)
+	}
+	if m.largest(c) != c {
+		t.Error("the stranger's connection is not closed")
+	}
+	if !m.begin(user) {
+		t.Error("a user has no memory for a call")
+	}
+	m.remove(c)
+	m.remove(user)
+	if m.mu.used != 0 || len(m.mu.owners) > 0 || len(m.mu.ownerConns) > 0 {
+		t.Errorf("%d bytes are charged for nothing: %v, %v", m.mu.used, m.mu.owners, m.mu.ownerConns)
+	}
+}
+
+// TestStreamCharges: the payload of a request is charged until its stream ends, by either side, and in a session until the answer.
+func TestStreamCharges(t *testing.T) {
+	m := newMemory(64 << 20)
+	c := &conn{}
+	if !m.add(c, "ann") {
+		t.Fatal("no memory for a connection")
+	}
+	data := frame{kind: frameData, stream: 1, bytes: 1000}
+	last := data
+	last.flags = flagEndStream
+	answer := frame{kind: frameData, stream: 1, bytes: 10}
+	trailers := frame{kind: frameHeaders, flags: flagEndStream, stream: 1}
+	for _, k := range []struct {
+		what string
+		do   func()
+		want int64
+	}{
+		{"data for no stream", func() { m.in(c, data) }, 0},
+		{"headers", func() { m.in(c, frame{kind: frameHeaders, stream: 1}) }, 0},
+		{"data", func() { m.in(c, data) }, 1000},
+		{"an answer in a session", func() { m.out(c, answer) }, 0},
+		{"the last data", func() { m.in(c, data); m.in(c, last) }, 2000},
+		{"an answer", func() { m.out(c, answer) }, 2000},
+		{"trailers", func() { m.out(c, trailers) }, 0},
+		{"data after the end", func() { m.in(c, data) }, 0},
+		{"headers with a number that was used", func() { m.in(c, frame{kind: frameHeaders, stream: 1}); m.in(c, data) }, 0},
+		{"a second stream", func() { m.in(c, frame{kind: frameHeaders, stream: 3}); data.stream = 3; m.in(c, data) }, 1000},
+		{"its reset by the client", func() { m.in(c, frame{kind: frameReset, stream: 3}) }, 0},
+		{"a third stream", func() { m.in(c, frame{kind: frameHeaders, stream: 5}); data.stream = 5; m.in(c, data) }, 1000},
+		{"its reset by the server", func() { m.out(c, frame{kind: frameReset, stream: 5}) }, 0},
+	} {
+		k.do()
+		if got := m.mu.owners["ann"]; got != copies*k.want {
+			t.Errorf("%s: %d bytes, want %d", k.what, got, copies*k.want)
+		}
+	}
+	if len(c.account.streams) > 0 {
+		t.Errorf("%d streams are left", len(c.account.streams))
+	}
+}
+
+// TestFrames: however the bytes of frames are divided among reads, their headers are found.
 func TestFrames(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.New(t), 0))
 	b := make([]byte, prefaceBytes)
-	want := 0
+	var want, got []frame
 	for range 1000 {
-		kind, n := byte(r.IntN(10)), r.IntN(2)*r.IntN(40)
-		b = append(b, byte(n>>16), byte(n>>8), byte(n), kind, 0, 0, 0, 0, 1)
-		b = append(b, make([]byte, n)...)
-		if kind == frameData {
-			want += n
-		}
+		f := frame{r.IntN(2) * r.IntN(40), byte(r.IntN(10)), byte(r.IntN(256)), r.Uint32() >> 1}
+		b = append(b, byte(f.bytes>>16), byte(f.bytes>>8), byte(f.bytes), f.kind, f.flags)
+		b = binary.BigEndian.AppendUint32(b, f.stream|uint32(r.IntN(2))<<31) // the first bit is reserved
+		b = append(b, make([]byte, f.bytes)...)
+		want = append(want, f)
 	}
-	c, got := &conn{skip: prefaceBytes}, 0
+	fs := frames{skip: prefaceBytes}
 	for len(b) > 0 {
 		n := min(len(b), 1+r.IntN(50))
-		got += c.count(b[:n])
+		fs.follow(b[:n], func(f frame) { got = append(got, f) })
 		b = b[n:]
 	}
-	if got != want {
-		t.Errorf("%d bytes, want %d", got, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d frames differ from the %d that were sent", len(got), len(want))
 	}
 }

@@ -24,6 +24,8 @@ const (
 	pingPeriodMin = 10 * time.Second
 	// silenceMax is how long a connection may be silent before the server pings it.
 	silenceMax = time.Minute
+	// idleMax is how long a connection without calls stays open.
+	idleMax = 10 * time.Minute
 	// requestBytesMax bounds a request: the largest row mutation, and the largest batch of Google's
 	// clients. With little memory the bound is lower.
 	requestBytesMax = 257 << 20
@@ -63,22 +65,21 @@ func New(cfg Config) *Server {
 		cfg.MemoryBytes = memoryDefault
 	}
 	m := newMemory(cfg.MemoryBytes)
-	cfg.Data.Reserve, cfg.Data.Sessions = m.reserve, m
+	cfg.Data.Reserve, cfg.Data.AdmitSession = m.reserve, m.admitSession
 	data := bigtable.New(cfg.Data)
 	g := guard{cfg.Logger}
 	s := &Server{memory: m, data: data, caller: cfg.Caller, grpc: grpc.NewServer(
 		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
-		grpc.StatsHandler(accountant{m}), grpc.InTapHandle(m.tap),
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax}),
-		grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.UnknownServiceHandler(unknown),
-		grpc.ChainUnaryInterceptor(data.Unary), grpc.ChainStreamInterceptor(data.Stream),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
+		grpc.ChainStreamInterceptor(g.stream, m.admit, data.Stream), grpc.UnknownServiceHandler(unknown),
 	)}
-	data.Register(s.grpc)
-	bigtableadmin.New(cfg.Admin).Register(s.grpc)
+	services := bigtable.Streams(s.grpc)
+	data.Register(services)
+	bigtableadmin.New(cfg.Admin).Register(services)
 	return s
 }
 

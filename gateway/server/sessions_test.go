@@ -1,13 +1,21 @@
 package server
 
 import (
+	"context"
+	"math/rand/v2"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // openSession opens a session of the table, and returns its stream. The error is that of the session.
@@ -104,4 +112,123 @@ func TestSessionLimit(t *testing.T) {
 		t.Errorf("%v, %v, want no sessions", config, err)
 	}
 	s.data.Drain()
+}
+
+// chaos is a client of sessions that keeps to no protocol.
+type chaos struct {
+	*rand.Rand
+	c      bigtablepb.BigtableClient
+	stream bigtablepb.Bigtable_OpenTableClient
+	id     int64
+}
+
+// payload returns a request: one that succeeds, one that waits for its deadline, or noise.
+func (c *chaos) payload(t *testing.T) []byte {
+	row := []string{"fast", "fast", "slow", ""}[c.IntN(4)]
+	m := mutation(row, c.IntN(2)*c.IntN(1<<16))
+	b, err := proto.Marshal(&bigtablepb.TableRequest{Payload: &bigtablepb.TableRequest_MutateRow{
+		MutateRow: &bigtablepb.SessionMutateRowRequest{Key: m.RowKey, Mutations: m.Mutations[:c.IntN(2)]}}})
+	if err != nil {
+		t.Error(err)
+	}
+	if c.IntN(8) == 0 {
+		return b[:c.IntN(len(b)+1)]
+	}
+	return b
+}
+
+// step sends a message. It returns false if the session has ended.
+func (c *chaos) step(t *testing.T) bool {
+	virtual := &bigtablepb.VirtualRpcRequest{RpcId: c.id, Payload: c.payload(t), Deadline: durationpb.New(time.Duration(c.IntN(3)) * time.Millisecond)}
+	m := &bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_VirtualRpc{VirtualRpc: virtual}}
+	switch c.IntN(40) {
+	case 0:
+		m.Payload = &bigtablepb.SessionRequest_CloseSession{}
+	case 1:
+		m.Payload = &bigtablepb.SessionRequest_OpenSession{}
+	case 2:
+		m.Payload = nil
+	case 3:
+		virtual.RpcId -= int64(c.IntN(3))
+	default:
+		c.id++
+		virtual.RpcId = c.id
+	}
+	if c.stream.Send(m) != nil {
+		return false
+	}
+	if c.IntN(10) == 0 { // several virtual RPCs at once
+		return true
+	}
+	for {
+		answer, err := c.stream.Recv()
+		if err != nil {
+			return false
+		}
+		if answer.GetVirtualRpc() != nil || answer.GetError() != nil {
+			return true
+		}
+	}
+}
+
+// run has a session, and leaves it in some way.
+func (c *chaos) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	payload, err := proto.Marshal(&bigtablepb.OpenTableRequest{TableName: "projects/p/instances/i/tables/t", Permission: bigtablepb.OpenTableRequest_Permission(c.IntN(4))})
+	if err != nil {
+		t.Error(err)
+	}
+	if c.stream, err = c.c.OpenTable(ctx); err != nil {
+		t.Error(err)
+		return
+	}
+	if c.id = 0; c.IntN(10) > 0 {
+		_ = c.stream.Send(&bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_OpenSession{OpenSession: &bigtablepb.OpenSessionRequest{Payload: payload}}})
+	}
+	for range c.IntN(60) {
+		if !c.step(t) {
+			return
+		}
+	}
+	if c.IntN(2) == 0 {
+		_ = c.stream.CloseSend()
+	}
+}
+
+// TestSessionChaos: sessions whose clients send what they like, and leave when they like, leave nothing behind, also while the service drains.
+func TestSessionChaos(t *testing.T) {
+	s, addr := start(t, memoryLimit)
+	seed := testseed.New(t)
+	var conns []*grpc.ClientConn
+	var clients sync.WaitGroup
+	for i := range uint64(8) {
+		if i%2 == 0 {
+			conns = append(conns, connect(t, addr))
+		}
+		c := chaos{Rand: rand.New(rand.NewPCG(seed, i)), c: bigtablepb.NewBigtableClient(conns[i/2])}
+		clients.Go(func() {
+			for range 60 {
+				c.run(t)
+			}
+		})
+	}
+	clients.Wait()
+	left := func() (used int64, sessions int) {
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		return s.memory.mu.used, len(s.memory.mu.sessions)
+	}
+	await(t, func() bool { used, sessions := left(); return used == int64(len(conns))*connBytes && sessions == 0 })
+	for i := range uint64(8) {
+		c := chaos{Rand: rand.New(rand.NewPCG(seed, 100+i)), c: bigtablepb.NewBigtableClient(conns[i/2])}
+		clients.Go(func() {
+			for range 20 {
+				c.run(t)
+			}
+		})
+	}
+	s.data.Drain()
+	clients.Wait()
+	await(t, func() bool { _, sessions := left(); return sessions == 0 })
 }

@@ -126,7 +126,7 @@ func (b *Bench) dropTables(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, name := range b.tables {
-		if err := b.client.Tables().Drop(ctx, name); err != nil {
+		if err := b.client.Tables().DropNow(ctx, name); err != nil {
 			errs = append(errs, fmt.Errorf("drop table %s: %w", name, err))
 		}
 	}

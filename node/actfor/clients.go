@@ -106,8 +106,8 @@ func (c *Clients) hold(p Principal) (s *shared, opens bool, err error) {
 		return nil, false, client.ErrClosed
 	}
 	if s = c.mu.clients[p]; s == nil {
-		if len(c.mu.clients) >= c.cfg.Max && !c.dropIdleLocked() {
-			return nil, false, &api.OverloadedError{Reason: "clients of principals", RetryAfter: time.Second}
+		if !c.fitsLocked(p) || len(c.mu.clients) >= c.cfg.Max && !c.dropIdleLocked() {
+			return nil, false, &api.OverloadedError{Reason: "too many users have requests at this node", RetryAfter: time.Second}
 		}
 		s, opens = &shared{ready: make(chan struct{})}, true
 		c.mu.clients[p] = s
@@ -118,6 +118,20 @@ func (c *Clients) hold(p Principal) (s *shared, opens bool, err error) {
 		s.idle = nil
 	}
 	return s, opens, nil
+}
+
+// fitsLocked reports whether a principal may have another client: its credentials may have as many that are held as are left to others.
+func (c *Clients) fitsLocked(p Principal) bool {
+	held, own := 0, 0
+	for other, s := range c.mu.clients {
+		if s.holders > 0 {
+			held++
+			if other.Name == p.Name {
+				own++
+			}
+		}
+	}
+	return p == (Principal{}) || own <= c.cfg.Max-held-1
 }
 
 // dropIdleLocked drops a client without holders. It returns false if there is none.

@@ -5,8 +5,9 @@
 //
 // The paper has no gateways: its clients link a library.
 //
-// Clients has the clients of such principals. Each connection of a principal to the gateway holds one; connections with the same credential
-// share it. A client that no connection holds is closed a while later. An open cluster has no principals: one client serves all.
+// Clients has the clients of such principals. Each call of a principal to the gateway holds one; calls with the same credential share it. A
+// client that no call holds is closed a while later, or when another principal needs its place. An open cluster has no principals: one client
+// serves all.
 //
 // # Goroutines
 //

@@ -21,6 +21,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/roots"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 	"github.com/steledb/stele/tablet/sortedrun"
 )
@@ -428,6 +429,9 @@ func (c *Tablets) reconcile(ctx context.Context, level []master.Tablet, tables m
 	}
 	var errs []error
 	for id, name := range tables {
+		if table.IsDropped(name) { // it has had all its tablets
+			continue
+		}
 		if complete[id] {
 			if err := c.removeSplitPoints(ctx, name, id); err != nil {
 				return fmt.Errorf("record that table %q has all its tablets: %w", name, err)

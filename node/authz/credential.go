@@ -68,7 +68,7 @@ func (r *Rights) RequestBytes(most int) func(*rpc.Peer) int {
 		case pki.Anonymous:
 			return strangerBytesMax
 		case pki.Principal:
-			if r.RefusedNow(caller) {
+			if r.RefusedNow(caller) != nil {
 				return strangerBytesMax
 			}
 		}
@@ -76,11 +76,13 @@ func (r *Rights) RequestBytes(most int) func(*rpc.Peer) int {
 	}
 }
 
-// RefusedNow reports whether it is known, without a wait, that a principal or its certificate is no longer valid.
-func (r *Rights) RefusedNow(p pki.Peer) bool {
+// RefusedNow returns an error if it is known, without a wait, that a principal or its certificate is no longer valid. Errors: *api.IdentityError.
+func (r *Rights) RefusedNow(p pki.Peer) error {
 	if err, known := r.Cache.CheckNow(p.Name, p.Generation); known && err != nil {
-		return true
+		return r.Recode(err)
 	}
-	revoked, _ := r.Cache.CertificateRevokedNow(p.Name, p.Serial)
-	return revoked
+	if revoked, _ := r.Cache.CertificateRevokedNow(p.Name, p.Serial); revoked {
+		return r.Recode(acl.ErrRevoked)
+	}
+	return nil
 }

@@ -3,9 +3,7 @@ package bigtableport
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,31 +25,34 @@ type caller struct {
 	conn *pki.Conn // nil on an open node
 	from string    // host:port
 
-	// token has the hash of the token with which the connection was authenticated last. Only Authenticate uses it.
-	token [sha256.Size]byte
+	// verifying has a place for the call that verifies a token; the others wait.
+	verifying chan struct{}
 	// identity is that of the last call; nil before the first, and on an open node.
 	identity atomic.Pointer[identity]
-
-	// mu guards the fields in it. Never held across I/O.
-	mu struct {
-		sync.Mutex
-		closed  bool
-		of      actfor.Principal // whose client it is
-		client  *client.Client   // for rows; nil before its first use
-		release func()           // of client
-	}
 }
 
 // identity is an authenticated subject.
 type identity struct {
 	subject   *authz.Subject
-	principal actfor.Principal // with the address of the port
+	token     [sha256.Size]byte // the hash of its token; 0 for a certificate
+	principal actfor.Principal  // with the address of the port
 }
 
 // caller returns the caller of a connection.
 func (p *Port) caller(nc net.Conn) server.Caller {
 	conn, _ := nc.(*pki.Conn)
-	return &caller{port: p, conn: conn, from: nc.RemoteAddr().String()}
+	return &caller{port: p, conn: conn, from: nc.RemoteAddr().String(), verifying: make(chan struct{}, 1)}
+}
+
+// Owner implements server.Caller.
+func (c *caller) Owner() string {
+	switch {
+	case c.conn == nil:
+		return ""
+	case c.conn.Peer.Kind == pki.Principal:
+		return c.conn.Peer.Name
+	}
+	return server.Anonymous
 }
 
 func callerOf(ctx context.Context) *caller { return server.CallerOf(ctx).(*caller) }
@@ -75,24 +76,31 @@ func (c *caller) authenticate(ctx context.Context, token string) error {
 	}
 	switch c.conn.Peer.Kind {
 	case pki.Principal:
-		if c.identity.Load() == nil {
-			c.become(&authz.Subject{Peer: c.conn.Peer, From: c.from})
+		if c.identity.Load() == nil { // if two calls do, they store the same
+			c.become(&authz.Subject{Peer: c.conn.Peer, From: c.from}, [sha256.Size]byte{})
 		}
 	case pki.Node:
 		return &api.IdentityError{Reason: api.IdentityNone, Text: "the certificate is that of a node: use one of a user, or an access token"}
 	default:
 		return authz.ErrStranger
 	}
-	if c.port.cfg.Authz.Rights.RefusedNow(c.conn.Peer) {
-		return &api.IdentityError{Reason: api.IdentityRevoked, Text: "credential was revoked: request a new one"}
-	}
-	return nil
+	return c.port.cfg.Authz.Rights.RefusedNow(c.conn.Peer)
 }
 
 // useToken authenticates the connection by a token, unless the call before had the same one.
 func (c *caller) useToken(ctx context.Context, text string) error {
-	hash, before := sha256.Sum256([]byte(text)), c.identity.Load()
-	if before != nil && c.token != ([sha256.Size]byte{}) && subtle.ConstantTimeCompare(hash[:], c.token[:]) == 1 {
+	hash := sha256.Sum256([]byte(text))
+	if is := c.identity.Load(); is != nil && is.token == hash {
+		return c.port.stillValid(is.subject)
+	}
+	select {
+	case c.verifying <- struct{}{}:
+		defer func() { <-c.verifying }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	before := c.identity.Load()
+	if before != nil && before.token == hash {
 		return c.port.stillValid(before.subject)
 	}
 	s := &authz.Subject{Peer: c.conn.Peer, From: c.from}
@@ -105,13 +113,12 @@ func (c *caller) useToken(ctx context.Context, text string) error {
 	if err := c.conn.Stay(s.Identity(), s.CredentialToken.Load().Record.Ends); err != nil {
 		return &api.OverloadedError{Reason: err.Error(), RetryAfter: time.Second}
 	}
-	c.token = hash
-	c.become(s)
+	c.become(s, hash)
 	return nil
 }
 
-func (c *caller) become(s *authz.Subject) {
-	c.identity.Store(&identity{s, actfor.PrincipalOf(s, c.port.Addr())})
+func (c *caller) become(s *authz.Subject, token [sha256.Size]byte) {
+	c.identity.Store(&identity{s, token, actfor.PrincipalOf(s, c.port.Addr())})
 }
 
 // stillValid returns an error if it is known, without a wait, that a subject's token is no longer valid. The nodes that execute its calls check it
@@ -120,73 +127,20 @@ func (p *Port) stillValid(s *authz.Subject) error {
 	if err := s.CredentialToken.Load().Record.Valid(time.Now()); err != nil {
 		return p.cfg.Authz.Rights.Recode(err)
 	}
-	if p.cfg.Authz.Rights.RefusedNow(s.Identity()) {
-		return &api.IdentityError{Reason: api.IdentityRevoked, Text: "credential was revoked: request a new one"}
-	}
-	return nil
+	return p.cfg.Authz.Rights.RefusedNow(s.Identity())
 }
 
-// data returns the client for rows. The connections of one credential share it, so the audit log has the address of the port for it. Errors: those of
-// actfor.Clients.Hold.
-func (c *caller) data(ctx context.Context) (*client.Client, error) {
+// client returns the client for a call. Those of one credential share it for rows, so that the audit log has the address of the port for them;
+// for an administrator's call it has the caller's host. Errors: those of actfor.Clients.Hold.
+func (c *caller) client(ctx context.Context, administrates bool) (*client.Client, error) {
 	var p actfor.Principal
 	if is := c.identity.Load(); is != nil {
-		p = is.principal
+		if p = is.principal; administrates {
+			p.From = net.JoinHostPort(advertise.Host(c.from), "0")
+		}
 	}
-	c.mu.Lock()
-	held := c.mu.client
-	if c.mu.of != p {
-		held = nil
-	}
-	c.mu.Unlock()
-	if held != nil {
-		return held, nil
-	}
-	held, release, err := c.port.clients.Hold(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	c.keep(p, held, release)
-	return held, nil
-}
-
-// keep holds a client until the connection is closed or has another credential.
-func (c *caller) keep(p actfor.Principal, held *client.Client, release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.closed || c.mu.client == held {
-		release()
-		return
-	}
-	if c.mu.release != nil {
-		c.mu.release()
-	}
-	c.mu.of, c.mu.client, c.mu.release = p, held, release
-}
-
-// admin returns the client for other calls until ctx, that of a call, ends. The audit log has the caller's host for it. Errors: those of
-// actfor.Clients.Hold.
-func (c *caller) admin(ctx context.Context) (*client.Client, error) {
-	var p actfor.Principal
-	if is := c.identity.Load(); is != nil {
-		p = is.principal
-		p.From = net.JoinHostPort(advertise.Host(c.from), "0")
-	}
-	held, release, err := c.port.clients.Hold(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, release)
-	return held, nil
+	return server.Keep(ctx, p, func() (*client.Client, func(), error) { return c.port.clients.Hold(ctx, p) })
 }
 
 // Close implements server.Caller.
-func (c *caller) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.closed = true
-	if c.mu.release != nil {
-		c.mu.release()
-		c.mu.release = nil
-	}
-}
+func (c *caller) Close() {}

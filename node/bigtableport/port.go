@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/gateway/bigtable"
@@ -64,14 +65,14 @@ func Open(cfg Config) (*Port, error) {
 	p.server = server.New(server.Config{
 		Logger: cfg.Log, MemoryBytes: cfg.MemoryBytes, Caller: p.caller,
 		Data: bigtable.Config{Open: func(ctx context.Context, name string) (bigtable.Table, error) {
-			c, err := callerOf(ctx).data(ctx)
+			c, err := callerOf(ctx).client(ctx, false)
 			if err != nil {
 				return nil, err
 			}
 			return c.Table(name), nil
 		}, Peer: cfg.Peer, RowBytesMax: cfg.MemoryBytes / rowShare},
 		Admin: bigtableadmin.Config{Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
-			c, err := callerOf(ctx).admin(ctx)
+			c, err := callerOf(ctx).client(ctx, true)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -97,10 +98,18 @@ func (p *Port) Addr() string {
 	return p.addr.String()
 }
 
-// Close ends the calls at the port. Those that have not ended when ctx does are cancelled. It works on a nil Port.
+// closeShare is the part of the time of Close, as a divisor, after which calls are cancelled: the rest of the node needs time, too.
+const closeShare = 3
+
+// Close ends the calls at the port. Those that have not ended after a part of the time of ctx are cancelled. It works on a nil Port.
 func (p *Port) Close(ctx context.Context) {
 	if p == nil {
 		return
+	}
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/closeShare)
+		defer cancel()
 	}
 	p.server.Shutdown(ctx)
 	<-p.serving

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -119,6 +120,9 @@ func ReadSchema(ctx context.Context, from files, name string) (*table.Schema, ui
 
 // ReadTable also returns the split points of a table whose first tablets have not all been created.
 func ReadTable(ctx context.Context, from files, name string) (*table.Schema, *SplitPoints, uint64, error) {
+	if table.IsDropped(name) {
+		return nil, nil, 0, NoSuchTable(name)
+	}
 	f, err := from.Get(ctx, TablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
 		return nil, nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
@@ -157,9 +161,10 @@ func (c *Catalog) SaveTable(ctx context.Context, s *table.Schema, cut *SplitPoin
 	return err
 }
 
-// Names lists the tables.
+// Names lists the tables, without dropped ones.
 func (c *Catalog) Names(ctx context.Context) ([]string, error) {
-	return c.List(ctx, TablesDir)
+	names, err := c.List(ctx, TablesDir)
+	return slices.DeleteFunc(names, table.IsDropped), err
 }
 
 // List returns the names of the files in a directory; none if there is no directory.

@@ -26,8 +26,10 @@ type Schemas struct {
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		// known are the tables that were looked up by id. An id is never reused.
+		// known are the files of tables that were read for their ids. An id is never reused.
 		known map[string]knownTable // by name
+		// names are those of tables, as of the last look at all.
+		names map[uint64]string
 	}
 }
 
@@ -47,31 +49,51 @@ const (
 	schemaPauseMax = 50 * time.Millisecond
 )
 
-// Schema implements tablet.Schemas. Further errors are those of reading, and of ctx.
+// Schema implements tablet.Schemas. The result may have another name: the table was dropped and is kept, or is not dropped any more. Further errors
+// are those of reading, and of ctx.
 func (f *Schemas) Schema(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
 	pauses := timing.Backoff{Min: schemaPauseMin, Max: schemaPauseMax}
 	for {
-		file, v, err := f.Session.GetVersion(ctx, TablePath(name))
-		if errors.Is(err, metaapi.ErrNotFound) {
-			return nil, nil, NoSuchTable(name)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		s, err := decodeSchema(name, file.Data)
-		if err != nil {
-			return nil, nil, err
-		}
-		if s.ID != id {
-			return nil, nil, NoSuchTable(name)
-		}
-		if v != nil {
-			return s, v, nil
+		s, v, err := f.read(ctx, id, name)
+		switch {
+		case errors.Is(err, api.ErrNoTable):
+			if err := f.learn(ctx); err != nil {
+				return nil, nil, err
+			}
+			if name = f.name(id); name == "" {
+				return nil, nil, fmt.Errorf("table with id %d: %w", id, api.ErrNoTable)
+			}
+		case err != nil || v != nil:
+			return s, v, err
 		}
 		if pauses.Sleep(ctx); ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("schema of table %q is being changed: %w", name, ctx.Err())
 		}
 	}
+}
+
+// read reads the schema of the table with that id and name. The version is nil while it is being changed. The error is api.ErrNoTable if the table does
+// not have the name.
+func (f *Schemas) read(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
+	file, v, err := f.Session.GetVersion(ctx, TablePath(name))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, nil, NoSuchTable(name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := decodeSchema(name, file.Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.ID != id {
+		return nil, nil, NoSuchTable(name)
+	}
+	if v == nil {
+		return s, nil, nil
+	}
+	s.Name = name
+	return s, v, nil
 }
 
 func decodeSchema(name string, data []byte) (*table.Schema, error) {
@@ -97,49 +119,44 @@ func (f *Schemas) ByID(ctx context.Context, id uint64) (*table.Schema, tablet.Ve
 	return f.Schema(ctx, id, name)
 }
 
-// name returns the name of the table with an id, or "" if it is unknown. A table's name never changes.
+// name returns the name of the table with an id when the directory was last read, or "" if it was not there.
 func (f *Schemas) name(id uint64) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, t := range f.mu.known {
-		if t.id == id {
-			return name
-		}
-	}
-	return ""
+	return f.mu.names[id]
 }
 
-// learn reads the ids of tables created since the last call, and forgets dropped ones.
+// learn reads the ids of all tables. Those of files that were read before are known.
 func (f *Schemas) learn(ctx context.Context) error {
-	files, err := f.Session.List(ctx, TablesDir)
-	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-		return err
-	}
 	f.mu.Lock()
 	old := f.mu.known
 	f.mu.Unlock()
-	known := make(map[string]knownTable, len(files))
-	for _, at := range files {
+	known := map[string]knownTable{}
+	names, err := idsOf(func() ([]metaapi.Stat, error) { return f.Session.List(ctx, TablesDir) }, func(at *metaapi.Stat) (uint64, error) {
 		name := path.Base(at.Path)
-		if t, ok := old[name]; ok && t.instance == at.Instance {
-			known[name] = t
-			continue
+		t, ok := old[name]
+		if !ok || t.instance != at.Instance {
+			file, err := f.Session.Get(ctx, at.Path)
+			if errors.Is(err, metaapi.ErrNotFound) {
+				return 0, NoSuchTable(name)
+			}
+			if err != nil {
+				return 0, err
+			}
+			s, err := decodeSchema(name, file.Data)
+			if err != nil {
+				return 0, err
+			}
+			t = knownTable{s.ID, file.Instance}
 		}
-		file, err := f.Session.Get(ctx, at.Path)
-		if errors.Is(err, metaapi.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		s, err := decodeSchema(name, file.Data)
-		if err != nil {
-			return err
-		}
-		known[name] = knownTable{s.ID, file.Instance}
+		known[name] = t
+		return t.id, nil
+	})
+	if err != nil {
+		return err
 	}
 	f.mu.Lock()
-	f.mu.known = known
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	f.mu.known, f.mu.names = known, names
 	return nil
 }

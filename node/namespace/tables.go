@@ -7,34 +7,20 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 )
 
-// Tables returns the names of all tables by id.
+// Tables returns the names of all tables by id, as they were at one moment. Dropped ones that are kept are among them: see table.IsDropped.
 func (m *Access) Tables(ctx context.Context) (map[uint64]string, error) {
-	files, err := m.List(ctx, TablesDir)
-	tables := map[uint64]string{}
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return tables, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		name := path.Base(f.Path)
-		s, _, err := ReadSchema(ctx, m.Current(), name)
-		if errors.Is(err, api.ErrNoTable) {
-			continue
-		}
+	return idsOf(func() ([]metaapi.Stat, error) { return m.List(ctx, TablesDir) }, func(at *metaapi.Stat) (uint64, error) {
+		s, _, err := ReadSchema(ctx, m.Current(), path.Base(at.Path))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		tables[s.ID] = name
-	}
-	return tables, nil
+		return s.ID, nil
+	})
 }
 
 // SchemaOf returns the schema of a table, which may be METADATA.

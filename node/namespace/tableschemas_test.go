@@ -21,10 +21,11 @@ func TestSchemasByName(t *testing.T) {
 	if err != nil || s.ID != 8 || !version.Current() {
 		t.Fatalf("schema %+v, %v", s, err)
 	}
-	for name, id := range map[string]uint64{"a": 9, "b": 8} {
-		if _, _, err := schemas.Schema(ctx, id, name); !errors.Is(err, api.ErrNoTable) {
-			t.Errorf("table %q with id %d: %v, want %v", name, id, err, api.ErrNoTable)
-		}
+	if _, _, err := schemas.Schema(ctx, 9, "a"); !errors.Is(err, api.ErrNoTable) {
+		t.Errorf("an earlier table of the name: %v, want %v", err, api.ErrNoTable)
+	}
+	if s, _, err := schemas.Schema(ctx, 8, "b"); err != nil || s.Name != "a" {
+		t.Errorf("a table by another name: %+v, %v; want a", s, err)
 	}
 	next, err := s.Apply(table.FamilySpec{Name: "g"})
 	if err != nil {

@@ -43,6 +43,7 @@ type Config struct {
 	Tablets     *tabletadmin.Service
 	MasterEpoch func() uint64             // 0 unless the node is the master
 	NudgeMaster func(ctx context.Context) // reports a change to the master
+	DroppedFor  time.Duration             // how long dropped tables are kept; 0: KeptFor
 }
 
 // Service creates, changes and drops tables.
@@ -63,6 +64,7 @@ func (tb *Service) Register(r method.Registrar) {
 	r.HandleNames(api.MethodListTables, 0, authz.Guard{To: authz.Known, Leader: authz.LeaderThroughout}, tb.listTables)
 	r.HandleNames(api.MethodDescribeTable, 1, authz.Guard{To: authz.OfTable, Leader: authz.LeaderThroughout}, tb.describeTable)
 	r.HandleNames(api.MethodDropTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, Leader: authz.LeaderFirst}, tb.dropTable)
+	tb.handleDropped(r)
 	r.HandleNames(api.MethodDropFamily, 2, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilyDropped, Leader: authz.LeaderFirst}, tb.dropFamily)
 	r.HandleNames(api.MethodCompactTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Leader: authz.LeaderFirst}, tb.compactTable)
 }
@@ -385,27 +387,42 @@ func (tb *Service) hideSizes(ctx context.Context, info *api.TableInfo) error {
 }
 
 func (tb *Service) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	return nil, tb.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
+	return nil, tb.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0], r.Now) })
 }
 
-// drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see
-// schemas (I15). The master removes the rows of its tablets.
-func (tb *Service) drop(ctx context.Context, name string) error {
+// drop removes a table, within a change. The table is gone once its schema is deleted or moved. No server acts on it by its name from then on: see
+// schemas (I15). Unless it is dropped for good now, it is kept for a while. One whose first tablets have not all been created is not kept.
+// When it is dropped for good, the master removes the rows of its tablets.
+func (tb *Service) drop(ctx context.Context, name string, now bool) error {
 	if metadata.IsSystem(name) {
 		return api.ErrSystemTable
 	}
-	s, gen, err := tb.Catalog.Schema(ctx, name)
+	s, cut, gen, err := namespace.ReadTable(ctx, tb.Catalog.Meta, name)
 	if err != nil {
 		return err
 	}
 	if err := s.CheckDrop(); err != nil {
 		return err
 	}
-	if err := tb.Catalog.Remove(ctx, namespace.TablePath(name), gen); err != nil {
+	created := true
+	if !now {
+		if created, err = tb.created(ctx, s, cut); err != nil {
+			return err
+		}
+	}
+	if now || !created {
+		if _, err = tb.Catalog.RemoveKept(ctx, s.ID); err == nil { // those of drops that did not end
+			err = tb.Catalog.Remove(ctx, namespace.TablePath(name), gen)
+		}
+		if err == nil {
+			tb.forget(ctx, s.ID)
+		}
+	} else {
+		err = tb.keep(ctx, s, gen)
+	}
+	if err != nil {
 		return err
 	}
-	tb.Users.ForgetGrants(ctx, s.ID)
-	tb.Quotas.ForgetTable(ctx, s.ID)
 	tb.Log.Info("table dropped", "table", name)
 	tb.NudgeMaster(ctx)
 	return nil

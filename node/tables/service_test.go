@@ -448,8 +448,8 @@ func TestOrphansOfCreation(t *testing.T) {
 	}
 }
 
-// TestDrop: a dropped table is gone, with its grants and quota, and the master is nudged to remove its rows.
-func TestDrop(t *testing.T) {
+// TestDropNow: a table that is dropped for good is gone, with its grants and quota, and the master is nudged to remove its rows.
+func TestDropNow(t *testing.T) {
 	t.Parallel()
 	m := newMaster(t, false)
 	ann, bob := m.addUser("ann", acl.Admin), m.addUser("bob", acl.Read|acl.Write)
@@ -459,7 +459,7 @@ func TestDrop(t *testing.T) {
 	}
 	m.Put(quota.TableFile(s.ID), []byte("q"))
 	drop := func(as *authz.Subject, name string) error {
-		return m.port.Call(t, as, api.MethodDropTable, authztest.Values(name))
+		return m.port.Call(t, as, api.MethodDropTable, authztest.Values(name, map[string]any{"now": true}))
 	}
 	if err := drop(bob, "t"); !errors.Is(err, rpc.CodePermissionDenied) || len(m.left(s.ID)) != 3 {
 		t.Errorf("without the right: %v", err)

@@ -74,6 +74,9 @@ var limits = hostgate.Limits{
 // Authenticate verifies an access token for a connection, subject to limits. Errors: *api.OverloadedError, those of
 // verify.
 func (s *Service) Authenticate(ctx context.Context, caller *authz.Subject, text string) (err error) {
+	if err := s.Authz.Rights.CheckLeader(); err != nil { // waiting would not help
+		return err
+	}
 	leave, err := s.gate.Enter(advertise.Host(caller.From))
 	if err != nil {
 		return err

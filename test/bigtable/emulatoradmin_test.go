@@ -40,6 +40,7 @@ var differences = []struct {
 	{"ModifyColumnFamilies", codes.Unknown, codes.NotFound, "the emulator returns plain errors for families that do not exist"},
 	{"ModifyColumnFamilies", codes.FailedPrecondition, codes.NotFound, "the emulator looks for drops of a protected table before all else"},
 	{"ModifyColumnFamilies", codes.FailedPrecondition, codes.AlreadyExists, "likewise"},
+	{"DropRowRange", codes.Unknown, codes.InvalidArgument, "the emulator returns a plain error without a prefix"},
 	{"MutateRow", codes.Unknown, codes.NotFound, "plain errors, again"},
 	{"MutateRows", codes.Internal, codes.NotFound, "likewise, in the status of an entry"},
 	{"CheckAndMutateRow", codes.Unknown, codes.NotFound, "likewise"},
@@ -133,7 +134,7 @@ func describe(t *adminpb.Table) string {
 // admin makes a random call about tables.
 func (r random) admin(ctx context.Context, s *server) outcome {
 	name := r.name()
-	switch r.IntN(9) {
+	switch r.IntN(10) {
 	case 0, 1:
 		t := &adminpb.Table{ColumnFamilies: map[string]*adminpb.ColumnFamily{"f": {}}, DeletionProtection: r.IntN(4) == 0, Granularity: adminpb.Table_TimestampGranularity(r.IntN(2))}
 		got, err := s.admin.CreateTable(ctx, &adminpb.CreateTableRequest{Parent: parent, TableId: tableID(r.IntN(3)), Table: t})
@@ -157,6 +158,8 @@ func (r random) admin(ctx context.Context, s *server) outcome {
 		slices.Sort(all)
 		return outcome{"ListTables", status.Code(err), fmt.Sprint(all)}
 	case 6:
+		return r.dropRows(ctx, s, name)
+	case 7:
 		token, err := s.admin.GenerateConsistencyToken(ctx, &adminpb.GenerateConsistencyTokenRequest{Name: name})
 		if err == nil {
 			var c *adminpb.CheckConsistencyResponse
@@ -171,6 +174,21 @@ func (r random) admin(ctx context.Context, s *server) outcome {
 		got.DeletionProtection = false // the emulator leaves it out
 	}
 	return outcome{"ModifyColumnFamilies", status.Code(err), describe(got)}
+}
+
+// dropRows drops rows of a table: all, or those with a prefix.
+func (r random) dropRows(ctx context.Context, s *server, name string) outcome {
+	req := &adminpb.DropRowRangeRequest{Name: name}
+	switch r.IntN(4) {
+	case 0:
+		req.Target = &adminpb.DropRowRangeRequest_DeleteAllDataFromTable{DeleteAllDataFromTable: true}
+	case 1:
+		req.Target = &adminpb.DropRowRangeRequest_RowKeyPrefix{RowKeyPrefix: []byte("r")}
+	case 2:
+		req.Target = &adminpb.DropRowRangeRequest_RowKeyPrefix{RowKeyPrefix: r.row()}
+	}
+	_, err := s.admin.DropRowRange(ctx, req)
+	return outcome{"DropRowRange", status.Code(err), name}
 }
 
 // unknownFamily puts a mutation of a family that may not exist before the others: the emulator executes those before one that fails.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable"
+	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -216,7 +217,8 @@ func TestGoLargeRows(t *testing.T) {
 
 // TestGoAdmin: Google's Go client administers tables and families.
 func TestGoAdmin(t *testing.T) {
-	_, admin := goClient(t, startNode(t))
+	n := startNode(t)
+	_, admin := goClient(t, n)
 	createTable(t, admin)
 	ctx := t.Context()
 	if err := admin.CreateTable(ctx, table); status.Code(err) != codes.AlreadyExists {
@@ -260,6 +262,13 @@ func TestGoAdmin(t *testing.T) {
 	}
 	if _, err := admin.TableInfo(ctx, table); status.Code(err) != codes.NotFound {
 		t.Errorf("%v, want NOT_FOUND", err)
+	}
+	op, err := adminpb.NewBigtableTableAdminClient(dial(t, n)).UndeleteTable(ctx, &adminpb.UndeleteTableRequest{Name: tableName})
+	if err != nil || !op.Done {
+		t.Errorf("undelete: %v, %v", op, err)
+	}
+	if _, err := admin.TableInfo(ctx, table); err != nil {
+		t.Errorf("after the table was restored: %v", err)
 	}
 }
 

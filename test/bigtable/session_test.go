@@ -126,11 +126,17 @@ func TestGoSessionsRestart(t *testing.T) {
 	var callers sync.WaitGroup
 	var acknowledged [4]int
 	stop := make(chan struct{})
+	end := sync.OnceFunc(func() { close(stop); callers.Wait() })
+	defer end()
 	for i := range acknowledged {
 		callers.Go(func() { acknowledged[i] = writeUntil(t, tbl, i, stop) })
 	}
 	writes := func(k int64) {
+		deadline := time.Now().Add(2 * time.Minute)
 		for k += n.virtual.Load(); n.virtual.Load() < k; {
+			if time.Now().After(deadline) {
+				t.Fatal("no writes in sessions")
+			}
 			time.Sleep(time.Millisecond) // a sampling period
 		}
 	}
@@ -147,8 +153,7 @@ func TestGoSessionsRestart(t *testing.T) {
 	}
 	defer one.Close(t.Context())
 	writes(200)
-	close(stop)
-	callers.Wait()
+	end()
 	want := 0
 	for _, k := range acknowledged {
 		want += k
@@ -170,7 +175,7 @@ func writeUntil(t *testing.T, tbl bigtable.TableAPI, i int, stop <-chan struct{}
 		m.Set("f", "q", 1000, []byte("v"))
 		var err error
 		for deadline := time.Now().Add(time.Minute); ; {
-			// The client forgets a call that waits for a session while the node is down: see gateway/bigtable.
+			// The client forgets a call that waits for a session while the node is down: see docs/bigtable.md.
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			err = tbl.Apply(ctx, fmt.Sprintf("%d-%06d", i, acknowledged), m)
 			if cancel(); err == nil || time.Now().After(deadline) {

@@ -679,7 +679,7 @@ func (o *schemaOwner) drop(name string) bool {
 	all := o.ledger.last(name, schemaFamilies...)
 	o.ledger.change(all, func(x *life) { x.doomed = now() })
 	o.live = slices.DeleteFunc(o.live, func(n string) bool { return n == name })
-	gone, sure := o.try("drops", name, client.ErrNoTable, func(ctx context.Context) error { return o.db.Tables().Drop(ctx, name) })
+	gone, sure := o.try("drops", name, client.ErrNoTable, func(ctx context.Context) error { return o.db.Tables().DropNow(ctx, name) })
 	if !gone {
 		o.abandon(name, all)
 		return false

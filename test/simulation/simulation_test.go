@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,9 +61,9 @@ func simulate(t *testing.T, o options) {
 	}
 }
 
-// TestSameHistory runs the first 50 seeds twice. Their histories must be equal in every event (SM6), and have no violation.
+// TestSameHistory runs the first 45 seeds twice. Their histories must be equal in every event (SM6), and have no violation.
 func TestSameHistory(t *testing.T) {
-	o := testOptions(50, 2*time.Second)
+	o := testOptions(45, 2*time.Second)
 	o.twice = true
 	simulate(t, o)
 }
@@ -70,22 +72,37 @@ func TestSameHistory(t *testing.T) {
 // long ones. Soaks run others.
 func TestSeeds(t *testing.T) {
 	o := testOptions(30, 2*time.Second)
-	o.from = 51
+	o.from = 46
 	simulate(t, o)
 	o = testOptions(5, 30*time.Second)
 	o.from = 201
 	simulate(t, o)
 }
 
-// TestBugsAreFound plants a bug of each layer, which a seed among the first must find. Each change of the program
-// changes the histories, and so which seeds find a bug: these are bugs that a quarter of the seeds finds, or more.
+// lost are the judges of which one finds a lost write: it depends on what is read next, and on the table, which may be METADATA.
+var lost = []string{"rows", "scans", "final reads", "backups", "SW2 one server", "SW3 METADATA"}
+
+// TestBugsAreFound plants a bug of each layer, which a seed among the first must find, by a judge that looks for what the bug breaks. Each change
+// of the program changes the histories, and so which seeds find a bug: these are bugs that a quarter of the seeds finds, or more.
 func TestBugsAreFound(t *testing.T) {
-	for _, b := range []planted.Bug{
-		planted.LoadWithoutRuns, planted.UnloadWhileWritten, planted.SplitLosesMemtable, planted.SchemaNotChecked,
-		planted.DeletionsDroppedEarly, planted.GarbageForgotten, planted.CacheForEver,
+	for _, test := range []struct {
+		bug    planted.Bug
+		judges []string
+	}{
+		{planted.LoadWithoutRuns, lost}, {planted.UnloadWhileWritten, lost}, {planted.SplitLosesMemtable, lost},
+		{planted.SchemaNotChecked, []string{"rows", "dropped tables"}}, {planted.DeletionsDroppedEarly, lost},
+		{planted.GarbageForgotten, []string{"SW8 garbage"}}, {planted.CacheForEver, []string{"SW1 service", "peace"}},
 	} {
+		if program == "" {
+			t.Logf("skipped: only in longer runs")
+			return
+		}
 		o := testOptions(50, 30*time.Second)
-		o.bugs, o.tries = string(b), 1
-		simulate(t, o)
+		n, finding := search(t.Context(), o, program, string(test.bug), o.from)
+		if n == 0 {
+			t.Errorf("%s: not found in %d seeds", test.bug, o.seeds)
+		} else if judge, _, _ := strings.Cut(finding, ":"); !slices.Contains(test.judges, judge) {
+			t.Errorf("%s: seed %d finds %q, and only %q look for what it breaks", test.bug, o.from+uint64(n-1), finding, test.judges)
+		}
 	}
 }

@@ -41,9 +41,9 @@ func Commands(a *cli.App) []*cobra.Command {
 
 const quickstartLong = `Print a program that creates a table, writes rows and reads them, with Google's client in
 a language: go, java, node or python. Its first lines state how to run it. It needs a
-node for development with the port of Cloud Bigtable's API:
+node for development:
 
-  stele serve --dev --bigtable 127.0.0.1:7109`
+  stele serve --dev`
 
 func quickstartCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{

@@ -23,7 +23,7 @@ func tableCommand(a *cli.App) *cobra.Command {
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
+	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
 		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a))
 	return cmd
 }
@@ -119,15 +119,20 @@ func reportSchema(a *cli.App, s *table.Schema, what string) error {
 }
 
 func tableListCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	dropped := false
+	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the tables",
 		Example: `  stele table list
-  stele table list --json | jq -r .name`,
+  stele table list --json | jq -r .name
+  stele table list --dropped`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				if dropped {
+					return listDropped(ctx, a, c)
+				}
 				schemas, err := c.Tables().List(ctx)
 				if err != nil {
 					return err
@@ -136,6 +141,8 @@ func tableListCommand(a *cli.App) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&dropped, "dropped", false, "list the dropped tables that can be restored")
+	return cmd
 }
 
 func listTables(a *cli.App, schemas []*table.Schema) error {
@@ -164,27 +171,33 @@ func listTables(a *cli.App, schemas []*table.Schema) error {
 
 const tableDropExample = `  stele table drop webtable
   stele table drop webtable --dry-run
-  stele table drop webtable --yes`
+  stele table drop webtable --yes
+  stele table drop webtable --now`
+
+const tableDropLong = `Drop a table. No request finds it any more, and its name is free. It is kept for a week, with
+its disk space: "stele table undrop" restores it, and "stele table purge" deletes it before.
+With --now, delete it for good at once, and free its disk space.`
 
 func tableDropCommand(a *cli.App) *cobra.Command {
-	var yes, dryRun bool
+	var yes, dryRun, now bool
 	cmd := &cobra.Command{
 		Use:               "drop TABLE",
-		Short:             "Delete a table and all its data",
-		Long:              "Delete a table and all its data. This cannot be undone.",
+		Short:             "Drop a table",
+		Long:              tableDropLong,
 		Example:           tableDropExample,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return dropTable(a, cmd, args[0], yes, dryRun)
+			return dropTable(a, cmd, args[0], yes, dryRun, now)
 		},
 	}
 	dropFlags(cmd, &yes, &dryRun)
+	cmd.Flags().BoolVar(&now, "now", false, "delete the table for good, and free its disk space")
 	return cmd
 }
 
 // dropTable drops a table after confirmation, or prints what it would drop.
-func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun bool) error {
+func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun, now bool) error {
 	info, err := describeTable(a, cmd, name)
 	if err != nil {
 		return err
@@ -200,10 +213,7 @@ func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun bool) er
 		return err
 	}
 	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-		if err := c.Tables().Drop(ctx, name); err != nil {
-			return err
-		}
-		return reportDropped(a, name, "", "dropped table "+name)
+		return drop(ctx, a, c, name, now)
 	})
 }
 

@@ -1,7 +1,7 @@
 // Clients runs Google's clients of Cloud Bigtable against clusters of one and of three nodes, one of which is killed and restarted
 // meanwhile:
 //
-//	make test-bigtable [CLIENTS=go,python,python-async,node,java,cbt]
+//	make test-bigtable [CLIENTS=go,go-sessions,python,python-async,node,java,cbt]
 //
 // A client is a program in its language. For some seconds it writes rows, one by one and in batches, and reads some of them. It fails if
 // an operation fails after the client's own retries. Then it reads all rows, and compares them. The quickstart programs of the command

@@ -32,12 +32,21 @@ type place struct{ cache, stele string }
 type client struct {
 	name    string
 	install func(ctx context.Context, in place) (*programs, error)
+	nodes   []int // of the clusters
 }
 
 // cbtPackage is the last version in the module of the Go client: the later ones are not in the Go module proxy.
 const cbtPackage = "cloud.google.com/go/bigtable/cmd/cbt@v1.11.0"
 
-var clients = []client{{"go", installGo}, {"python", installPython("work.py")}, {"python-async", installPython("work_async.py")}, {"node", installNode}, {"java", installJava}, {"cbt", installCBT}}
+var both = []int{1, 3}
+
+var clients = []client{
+	{"go", installGo, both},
+	// In sessions, a call without a deadline waits for minutes after its endpoint was away: see docs/bigtable.md.
+	{"go-sessions", installSessions, []int{3}},
+	{"python", installPython("work.py"), both}, {"python-async", installPython("work_async.py"), both}, {"node", installNode, both}, {"java", installJava, both},
+	{"cbt", installCBT, both},
+}
 
 func names() (all []string) {
 	for _, c := range clients {
@@ -124,6 +133,15 @@ func installGo(ctx context.Context, in place) (*programs, error) {
 	}
 	p := &programs{quickstart: []string{filepath.Join(dir, "quickstart")}, work: []string{filepath.Join(dir, "work")}}
 	return p, errors.Join(run(ctx, "", nil, "go", "build", "-o", p.quickstart[0], main), run(ctx, "", nil, "go", "build", "-o", p.work[0], "./test/bigtable/clients/work"))
+}
+
+// installSessions is installGo for a client that opens sessions.
+func installSessions(ctx context.Context, in place) (*programs, error) {
+	p, err := installGo(ctx, in)
+	if err == nil {
+		p.quickstart, p.env = nil, []string{"SESSIONS=1"}
+	}
+	return p, err
 }
 
 func installPython(source string) func(ctx context.Context, in place) (*programs, error) {

@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// runClient installs a client, and runs it against both clusters.
+// runClient installs a client, and runs it against clusters.
 func runClient(ctx context.Context, stele, cache, name string) error {
 	c := find(name)
 	if c == nil {
@@ -52,7 +52,7 @@ func runClient(ctx context.Context, stele, cache, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, nodes := range []int{1, 3} {
+	for _, nodes := range c.nodes {
 		if err := runOn(ctx, stele, name, p, nodes); err != nil {
 			return fmt.Errorf("with %d nodes: %w", nodes, err)
 		}

@@ -19,7 +19,8 @@ func (k *kept) surely(op *workload.Op) bool {
 	return k.made.Return < op.Call && !slices.ContainsFunc(k.deletions, func(d workload.Op) bool { return d.Call < op.Return })
 }
 
-// keptOf returns the backups that were made, by their ids, and the ids in the order of their calls.
+// keptOf returns the backups that were made, by their ids, and the ids in the order of their calls. A node that repeats a deletion whose answer was
+// lost finds no backup, so that such an answer may be one to a deletion.
 func keptOf(ops []workload.Op) (byID map[string]*kept, ids []string) {
 	byID = map[string]*kept{}
 	for i := range ops {
@@ -28,7 +29,7 @@ func keptOf(ops []workload.Op) (byID map[string]*kept, ids []string) {
 		case op.Kind == workload.CreateBackup && op.Outcome == workload.OK:
 			byID[op.Backup.ID] = &kept{made: *op}
 			ids = append(ids, op.Backup.ID)
-		case op.Kind == workload.DeleteBackup && op.Outcome != workload.Failed && byID[op.Backup.ID] != nil:
+		case op.Kind == workload.DeleteBackup && (op.Outcome != workload.Failed || op.Reason == workload.NoBackup) && byID[op.Backup.ID] != nil:
 			k := byID[op.Backup.ID]
 			k.deletions = append(k.deletions, *op)
 		case op.Kind == workload.ScanRestored && op.Outcome == workload.OK:

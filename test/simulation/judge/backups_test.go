@@ -109,6 +109,12 @@ var backupTests = []judged{
 		h.aboutBackup(workload.RestoreBackup, workload.NoBackup)
 		h.aboutBackup(workload.ListBackups, workload.NoReason)
 	}},
+	{"backup: deleted by a call that was repeated", "", func(h *history) {
+		h.create()
+		h.backup()
+		h.aboutBackup(workload.DeleteBackup, workload.NoBackup)
+		h.aboutBackup(workload.ListBackups, workload.NoReason)
+	}},
 	{"backup: not listed", "backups", func(h *history) {
 		h.create()
 		h.backup()

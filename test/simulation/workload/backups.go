@@ -101,7 +101,7 @@ func (c *operator) restoreBackup(all context.Context, b *Backup) {
 	for c.r.IntN(3) > 0 && all.Err() == nil {
 		ctx, cancel := c.timeout(all)
 		op := c.begin(Op{Kind: Drop, Table: as})
-		op = c.history.End(op, c.db.Tables().Drop(ctx, as))
+		op = c.history.End(op, c.db.Tables().DropNow(ctx, as))
 		cancel()
 		if op.Outcome == OK || op.Reason == NoTable {
 			return

@@ -106,7 +106,10 @@ func (c *operator) useBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup 
 
 func (c *operator) dropTable(ctx context.Context, t *TablePlan) (Op, error) {
 	op := c.begin(Op{Kind: Drop, Table: t.Name})
-	return op, c.db.Tables().Drop(ctx, t.Name)
+	if c.r.IntN(3) == 0 { // its tablets are kept, and no request may reach them
+		return op, c.db.Tables().Drop(ctx, t.Name)
+	}
+	return op, c.db.Tables().DropNow(ctx, t.Name)
 }
 
 // alter changes the storage of a family, or drops a family and adds it again.
@@ -118,8 +121,7 @@ func (c *operator) alter(ctx context.Context) {
 		f = t.Families[len(t.Families)-1]
 		op.Kind, op.Families = DropFamily, []string{f.Name}
 		op = c.begin(op)
-		_, err := c.db.Tables().DropFamily(ctx, t.Name, f.Name)
-		c.history.End(op, err)
+		c.history.End(op, c.changeFamily(ctx, t, table.Change{Op: table.ChangeDrop, Family: table.FamilySpec{Name: f.Name}}))
 		c.pause(ctx, 500*time.Millisecond)
 	} else {
 		f.Compression = table.Compression(1 + c.r.IntN(4))
@@ -127,6 +129,18 @@ func (c *operator) alter(ctx context.Context) {
 	}
 	op.Kind = SetFamily
 	op = c.begin(op)
-	_, err := c.db.Tables().SetFamily(ctx, t.Name, f)
-	c.history.End(op, err)
+	c.history.End(op, c.changeFamily(ctx, t, table.Change{Op: table.ChangeSet, Family: f}))
+}
+
+// changeFamily sets or drops a family, of every other number of families by alter_table.
+func (c *operator) changeFamily(ctx context.Context, t *TablePlan, change table.Change) (err error) {
+	switch {
+	case len(t.Families)%2 == 0:
+		_, err = c.db.Tables().Alter(ctx, t.Name, change)
+	case change.Op == table.ChangeDrop:
+		_, err = c.db.Tables().DropFamily(ctx, t.Name, change.Family.Name)
+	default:
+		_, err = c.db.Tables().SetFamily(ctx, t.Name, change.Family)
+	}
+	return err
 }

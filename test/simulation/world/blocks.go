@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 )
 
 // redundancyMax bounds the time until everything has all replicas again, without faults: the repairer
@@ -39,7 +40,7 @@ func (w inspector) judgeBlocks() {
 // readReplicas reads all replicas, until nothing is wrong: the extents of a commit log that was interrupted are completed later.
 func (w inspector) readReplicas(end time.Time) {
 	for {
-		var bad []string
+		var bad []finding
 		err := w.ask(end, func(ctx context.Context, c *client.Client) (err error) {
 			bad, err = fsck(ctx, c, true)
 			return err
@@ -48,14 +49,36 @@ func (w inspector) readReplicas(end time.Time) {
 		case err != nil:
 			w.fail("SW4 replicas: the block store cannot be checked: %v", err)
 			return
-		case len(bad) == 0 || w.corrupts():
+		case len(bad) == 0 || w.excused(bad):
 			return
 		case time.Until(end) < fsckPause:
-			w.fail("SW4 replicas: %d extents lack replicas: %s", len(bad), bad[0])
+			w.fail("SW4 replicas: %d extents lack replicas: %+v", len(bad), bad[0])
 			return
 		}
 		time.Sleep(fsckPause)
 	}
+}
+
+// A finding is an extent with missing or bad replicas.
+type finding = api.BlobFinding
+
+// excused reports whether only the disk that corrupts sectors lacks good replicas, and the scrub may not have come to them.
+func (w inspector) excused(bad []finding) bool {
+	if !w.corrupts() || w.plan.tuning.Repair.ScrubPeriod > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(bad, func(f finding) bool {
+		good := 0
+		for _, r := range f.Replicas {
+			switch {
+			case r.State == api.ReplicaGood:
+				good++
+			case r.Name != w.bad.name:
+				return true
+			}
+		}
+		return good < int(f.ReplicationFactor)-1
+	})
 }
 
 // corrupts reports whether the plan corrupts sectors, which the scrub finds one after the other.
@@ -64,16 +87,14 @@ func (w inspector) corrupts() bool {
 }
 
 // fsck checks all replicas and returns what is wrong. With deep, it reads them.
-func fsck(ctx context.Context, c *client.Client, deep bool) (bad []string, err error) {
+func fsck(ctx context.Context, c *client.Client, deep bool) (bad []finding, err error) {
 	after := ""
 	for {
 		step, err := c.BlockStore().Fsck(ctx, after, deep)
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range step.Findings {
-			bad = append(bad, fmt.Sprintf("%+v", f))
-		}
+		bad = append(bad, step.Findings...)
 		if len(step.Silent) > 0 {
 			return nil, fmt.Errorf("%v are silent", step.Silent)
 		}

@@ -48,8 +48,9 @@
 //	     operatorDone.
 //	SW2. One server: at no instant do two nodes serve a row, each with a lease that is valid by its own clock.
 //	SW3. METADATA: at each time the tablets of each table that exists cover the key space once. In the end servers serve exactly these.
-//	SW4. Replicas: in the end all extents and logs have all replicas within redundancyMax, and all of them can be read.
-//	SW5. Exits: a process ends by itself only after a fault of its disk, when its node was removed, or when the
+//	SW4. Replicas: in the end all extents and logs have all replicas within redundancyMax, and all of them can be read, except those on the one disk
+//	     that corrupts sectors until the scrub, if it is frequent, has come to them.
+//	SW5. Exits: a process ends by itself only after a fault of its disk, or if its goroutines were late by as much, when its node was removed, or when the
 //	    lock service was recovered on it although old voters elected a leader.
 //	SW6. Bounds: a healed node has about as many goroutines as one before the faults.
 //	SW7. Recovery: the lock service can be recovered from the log of any voter that was up to date, and loses nothing then.
@@ -62,6 +63,6 @@
 //	SW13. Voters: within votersMax after all faults all voters have what the leader's log had then, and there are as many as there should be.
 //	SW14. Ids: an id of a table or tablet is issued once, also if the lock service is recovered from a voter that lacks changes.
 //	SW15. Memory: no memory is charged to writes when no client works.
-//	SW16. Quotas: without faults, all servers together admit no more than the quota of a table.
+//	SW16. Quotas: without faults, all servers together admit no more than the quota of a table, and not much less if clients ask for more.
 //	SW17. Panics: no handler of a request panics.
 package world

@@ -2,6 +2,7 @@ package world
 
 import (
 	"errors"
+	"time"
 
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/voter"
@@ -18,6 +19,7 @@ type hostMarks struct {
 	trouble    bool
 	troubledBy int
 	corrupted  bool // stored sectors have changed
+	starved    int  // the last process whose goroutines were late by as much as a disk that has stalled
 	broken     bool // no node can start on the disk, since a file of which it has the only copy is corrupt
 	replaced   int  // disks
 }
@@ -32,6 +34,9 @@ func (h *host) sound() {
 	}
 }
 
+// stallLeast is the time after which a voter takes its disk for stalled.
+const stallLeast = 3 * time.Second
+
 // judgeExit judges the end of a process that was not stopped: it needs a fault of the disk, a removal,
 // or a recovery of the lock service that old voters came before (SW5).
 func (h *host) judgeExit(process int, err error) {
@@ -40,7 +45,8 @@ func (h *host) judgeExit(process int, err error) {
 		return
 	}
 	h.broken = h.corrupted && (errors.As(err, new(*storage.CorruptError)) || errors.As(err, new(*identity.CorruptError)))
-	if h.gone || h.trouble || h.corrupted || process == h.troubledBy {
+	late := process == h.starved && errors.Is(err, storage.ErrStalled) // the goroutine of a write was
+	if h.gone || h.trouble || h.corrupted || process == h.troubledBy || late {
 		h.w.count("exits with a cause")
 		return
 	}

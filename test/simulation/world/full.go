@@ -132,7 +132,7 @@ func (w fullPhase) create(ctx context.Context, c *client.Client) error {
 }
 
 func (w fullPhase) drop(ctx context.Context, c *client.Client) error {
-	err := c.Tables().Drop(ctx, fullTable)
+	err := c.Tables().DropNow(ctx, fullTable)
 	if errors.Is(err, client.ErrNoTable) { // dropped by an attempt whose answer was lost
 		err = nil
 	}

@@ -194,6 +194,9 @@ func (w *World) makeLate(h *host, limit time.Duration) {
 
 func (h *host) setLate(oneIn uint64, most time.Duration) {
 	if h.state != down {
+		if most >= stallLeast {
+			h.starved = h.process
+		}
 		machine.SetLate(h.process, oneIn, most)
 	}
 }

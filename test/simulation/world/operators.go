@@ -300,7 +300,7 @@ func (w operators) awaitRedundancy(end time.Time) bool {
 	return w.await(end, func(ctx context.Context, c *client.Client) error {
 		bad, err := fsck(ctx, c, false)
 		if err == nil && len(bad) > 0 {
-			err = errors.New(bad[0])
+			err = fmt.Errorf("%+v", bad[0])
 		}
 		return errors.Join(err, w.redundant(ctx, c))
 	})

@@ -21,8 +21,10 @@ const (
 	quotaLearns  = 8 * time.Second
 	quotaTime    = 8 * time.Second
 	quotaWriters = 8
-	// quotaSlack is the share by which the measured rate may be above the quota.
+	// quotaSlack is the share by which the measured rate may be above the quota, and quotaLeast the one that the servers must admit: the clients ask
+	// for more all the time.
 	quotaSlack = 0.25
+	quotaLeast = 0.75
 )
 
 // judgeQuota checks, in some plans, that the servers of a table together admit no more than its quota (SW16). There are no faults meanwhile.
@@ -56,7 +58,10 @@ func (w inspector) judgeQuota() {
 	if limit := int64(quotaRate * (quotaTime.Seconds()*(1+quotaSlack) + 1)); n > limit {
 		w.fail("SW16 quotas: %d writes in %v, the quota is %d a second", n, quotaTime, quotaRate)
 	}
-	_ = w.ask(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) error { return c.Tables().Drop(ctx, quotaTable) }) // SW1 judges the others
+	if least := int64(quotaRate * quotaTime.Seconds() * quotaLeast); n < least {
+		w.fail("SW16 quotas: %d writes in %v, the quota of %d a second admits more", n, quotaTime, quotaRate)
+	}
+	_ = w.ask(time.Now().Add(healMax), func(ctx context.Context, c *client.Client) error { return c.Tables().DropNow(ctx, quotaTable) }) // SW1 judges the others
 }
 
 // useLimited writes the table as fast as its quota admits, and counts the writes.

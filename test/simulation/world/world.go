@@ -149,7 +149,7 @@ func (w *World) run() {
 	w.opened = machine.Now()
 	ctx := context.Background()
 	if !w.clientsDo(foundingMax, func() error { return load.Setup(ctx) }) {
-		w.fail("the cluster does not serve %v after its start", foundingMax)
+		w.fail("SW1 service: the cluster does not serve %v after its start", foundingMax)
 		return
 	}
 	w.trace.addf("world", "tables exist")
@@ -184,7 +184,7 @@ func (w *World) run() {
 	select {
 	case <-ended:
 	case <-time.After(finalMax):
-		w.fail("clients do not end %v after the end of their work", finalMax)
+		w.fail("SW1 service: clients do not end %v after the end of their work", finalMax)
 		return
 	}
 	w.inspector().judgeCharges()
@@ -200,7 +200,7 @@ func (w *World) run() {
 func (w *World) final(ctx context.Context, load *workload.Workload) bool {
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
 		w.lastErrors(load)
-		w.fail("the last reads do not end within %v after all faults", finalMax)
+		w.fail("SW1 service: the last reads do not end within %v after all faults", finalMax)
 		return false
 	}
 	w.inspector().judgeTablets(load)

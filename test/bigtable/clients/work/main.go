@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 const batch = 20
@@ -34,11 +37,11 @@ func run(table, seconds string) error {
 		Families: map[string]bigtable.GCPolicy{"f": bigtable.MaxVersionsPolicy(1)}}); err != nil {
 		return err
 	}
-	c, err := bigtable.NewClient(ctx, "p", "i")
+	c, err := connect(ctx)
 	if err != nil {
 		return err
 	}
-	t := c.Open(table)
+	t := c.OpenTable(table)
 	rows := 0
 	for deadline := time.Now().Add(time.Duration(n) * time.Second); time.Now().Before(deadline); {
 		if err := step(ctx, t, &rows); err != nil {
@@ -63,6 +66,20 @@ func run(table, seconds string) error {
 	return err
 }
 
+// connect returns a client. With SESSIONS it is connected as to Google's service, so that it opens sessions, but in plain text.
+func connect(ctx context.Context) (*bigtable.Client, error) {
+	if os.Getenv("SESSIONS") == "" {
+		return bigtable.NewClient(ctx, "p", "i")
+	}
+	endpoint := os.Getenv("BIGTABLE_EMULATOR_HOST")
+	if err := os.Unsetenv("BIGTABLE_EMULATOR_HOST"); err != nil {
+		return nil, err
+	}
+	return bigtable.NewClientWithConfig(ctx, "p", "i", bigtable.ClientConfig{MetricsProvider: bigtable.NoopMetricsProvider{}, DisableDirectAccess: true},
+		option.WithEndpoint("passthrough:///"+endpoint), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+}
+
 func key(i int) string { return fmt.Sprintf("%d-%07d", i%10, i) }
 
 func mutation(i int) *bigtable.Mutation {
@@ -72,7 +89,7 @@ func mutation(i int) *bigtable.Mutation {
 }
 
 // step writes a row and a batch, and reads a row.
-func step(ctx context.Context, t *bigtable.Table, rows *int) error {
+func step(ctx context.Context, t bigtable.TableAPI, rows *int) error {
 	if err := t.Apply(ctx, key(*rows), mutation(*rows)); err != nil {
 		return err
 	}
