@@ -19,9 +19,9 @@
 //
 // A point read asks for a row of at most 64 KiB, and a scan for rows of at most 256 KiB. If a row is larger,
 // the service reserves memory for one of 1 MiB, and then for the largest that it may send, and repeats
-// the read; a scan continues behind the last row that it sent. A row that is larger still is FAILED_PRECONDITION. The memory is held until the call, or the
-// virtual RPC, has ended, and grpc-go has written its messages. A message of over 4 KiB of a point read, too,
-// has memory until then.
+// the read; a scan continues behind the last row that it sent. A row that is larger still is FAILED_PRECONDITION. The call, or the
+// virtual RPC, holds the memory, and does not end, until grpc-go has written its messages. A point read
+// reserves memory for a message of over 4 KiB, too.
 //
 // The messages of ReadRows are encoded by hand from cells into buffers of a pool. Codec passes them
 // on to grpc-go, which returns each buffer to the pool when it is sent.

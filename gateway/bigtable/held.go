@@ -1,32 +1,45 @@
 package bigtable
 
 import (
-	"runtime"
+	"context"
 	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 )
 
-// held is memory that is reserved for a call, and for its messages until they are written: grpc-go
-// queues a message, and lets the call end, although the client does not receive it. A nil held is
-// nothing that is reserved.
+// held is memory that is reserved for a call and its messages: grpc-go queues a message, although the
+// client does not receive it. A nil held is nothing that is reserved.
 type held struct {
-	users   atomic.Int64
 	release func()
+	users   atomic.Int64  // the call, and messages that are not written
+	idle    chan struct{} // closed when there are none
 }
 
-// hold returns what is reserved for a call, until it calls done.
+// hold returns what is reserved for a call.
 func hold(release func()) *held {
-	h := &held{release: release}
+	h := &held{release: release, idle: make(chan struct{})}
 	h.users.Store(1)
 	return h
 }
 
-// done ends the use by the call, or by a message.
 func (h *held) done() {
-	if h != nil && h.users.Add(-1) == 0 {
-		h.release()
+	if h.users.Add(-1) == 0 {
+		close(h.idle)
 	}
+}
+
+// end releases the memory when the messages are written, and waits for that. If ctx, that of the stream,
+// ends before, grpc-go drops them.
+func (h *held) end(ctx context.Context) {
+	if h == nil {
+		return
+	}
+	h.done()
+	select {
+	case <-h.idle:
+	case <-ctx.Done():
+	}
+	h.release()
 }
 
 // message returns the message in a buffer of a pool. Unless it is small, it uses the memory until
@@ -36,29 +49,17 @@ func (h *held) message(b *[]byte, pool mem.BufferPool) *encoded {
 		return &encoded{mem.NewBuffer(b, pool)}
 	}
 	h.users.Add(1)
-	m := &queued{BufferPool: pool, held: h}
-	// grpc-go does not free what is queued for a stream whose connection breaks.
-	m.cleanup = runtime.AddCleanup(b, (*queued).gone, m)
-	return &encoded{mem.NewBuffer(b, m)}
+	return &encoded{mem.NewBuffer(b, queued{pool, h})}
 }
 
-// queued is a message that uses memory. It is the pool that gets its buffer.
+// queued is the pool to which grpc-go returns the buffer of a message that uses memory.
 type queued struct {
 	mem.BufferPool
-	held    *held
-	cleanup runtime.Cleanup
-	ended   atomic.Bool
+	held *held
 }
 
-// Put implements mem.BufferPool: the message is written or dropped.
-func (m *queued) Put(b *[]byte) {
-	m.cleanup.Stop()
-	m.BufferPool.Put(b)
-	m.gone()
-}
-
-func (m *queued) gone() {
-	if m.ended.CompareAndSwap(false, true) {
-		m.held.done()
-	}
+// Put implements mem.BufferPool: the message is written, or dropped.
+func (q queued) Put(b *[]byte) {
+	q.BufferPool.Put(b)
+	q.held.done()
 }

@@ -24,7 +24,7 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses(),
 		memory: rowMemory{service: s, bytes: pointRowBytes}}
 	r.to.memory = &r.memory
-	defer r.memory.end()
+	defer r.memory.end(ctx)
 	defer r.to.release()
 	spans, err := r.prepare(req)
 	if err != nil {

@@ -66,7 +66,7 @@ func (m *rowMemory) grow(ctx context.Context, err error) error {
 	if m.bytes < mediumRowBytes {
 		next = min(next, mediumRowBytes)
 	}
-	m.row.done()
+	m.row.end(ctx)
 	m.row = nil
 	if m.row, err = m.reserve(ctx, rowCharge(next)); err != nil {
 		return err
@@ -114,10 +114,10 @@ func (m *rowMemory) current() *held {
 	return m.call
 }
 
-// end ends the use of what is reserved by the call. Its messages may use it longer.
-func (m *rowMemory) end() {
-	m.row.done()
-	m.call.done()
+// end releases what is reserved when the messages of the call are written. ctx is that of its stream.
+func (m *rowMemory) end(ctx context.Context) {
+	m.row.end(ctx)
+	m.call.end(ctx)
 	m.row, m.call = nil, nil
 }
 

@@ -3,14 +3,13 @@ package bigtable
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/steledb/stele/client"
@@ -54,14 +53,12 @@ func (l *largeTable) service(r *reservations) *Service {
 
 // sentMessages are those that a stream keeps.
 type sentMessages struct {
+	ctx context.Context
 	all []*encoded
-	at  int64 // what was reserved when the last one was sent
-	r   *reservations
 }
 
 func (s *sentMessages) SendMsg(m any) error {
 	s.all = append(s.all, m.(*encoded))
-	s.at = s.r.held
 	return nil
 }
 
@@ -73,33 +70,30 @@ func (s *sentMessages) write() {
 
 type plainStream struct {
 	answers[bigtablepb.ReadRowsResponse]
-	sentMessages
+	sent *sentMessages
 }
 
-func (p *plainStream) SendMsg(m any) error { return p.sentMessages.SendMsg(m) }
+func (p *plainStream) SendMsg(m any) error { return p.sent.SendMsg(m) }
 
 type sessionStream struct {
 	*wire
-	sentMessages
+	sent *sentMessages
 }
 
 func (s *sessionStream) Send(*bigtablepb.SessionResponse) error { return nil }
-func (s *sessionStream) SendMsg(m any) error                    { return s.sentMessages.SendMsg(m) }
+func (s *sessionStream) SendMsg(m any) error                    { return s.sent.SendMsg(m) }
 
-func readPlain(s *Service, r *reservations) (*sentMessages, error) {
-	stream := &plainStream{answers: answers[bigtablepb.ReadRowsResponse]{ctx: context.Background()}, sentMessages: sentMessages{r: r}}
-	err := s.ReadRows(&bigtablepb.ReadRowsRequest{TableName: tableName, Rows: &bigtablepb.RowSet{RowKeys: [][]byte{[]byte("r")}}}, stream)
-	return &stream.sentMessages, err
+func readPlain(s *Service, sent *sentMessages) error {
+	return s.ReadRows(&bigtablepb.ReadRowsRequest{TableName: tableName, Rows: &bigtablepb.RowSet{RowKeys: [][]byte{[]byte("r")}}},
+		&plainStream{answers[bigtablepb.ReadRowsResponse]{ctx: sent.ctx}, sent})
 }
 
-func readVirtual(s *Service, r *reservations) (*sentMessages, error) {
-	stream := &sessionStream{wire: &wire{ctx: context.Background(), to: make(chan *bigtablepb.SessionRequest, 3)}, sentMessages: sentMessages{r: r}}
-	open := handshakes()
-	stream.to <- <-open
+func readVirtual(s *Service, sent *sentMessages) error {
+	stream := &sessionStream{&wire{ctx: sent.ctx, to: make(chan *bigtablepb.SessionRequest, 3)}, sent}
+	stream.to <- <-handshakes()
 	stream.to <- &bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_VirtualRpc{VirtualRpc: &bigtablepb.VirtualRpcRequest{RpcId: 1, Payload: encode(readOf("r"))}}}
 	close(stream.to)
-	err := s.OpenTable(stream)
-	return &stream.sentMessages, err
+	return s.OpenTable(stream)
 }
 
 // TestLargePointReads (GB6): a row for which the memory of a call does not suffice is read with what is reserved in two steps, until it is written.
@@ -108,7 +102,7 @@ func TestLargePointReads(t *testing.T) {
 	message := int64(encodedBytes(&table.Row{Key: []byte("r"), Cells: []table.Cell{{Family: "f", Value: make([]byte, value)}}}))
 	medium, largest := rowCharge(1<<20), rowCharge(3<<20)
 	for _, test := range []struct {
-		read     func(*Service, *reservations) (*sentMessages, error)
+		read     func(*Service, *sentMessages) error
 		failures int
 		bytes    int
 		reserved []int64
@@ -122,45 +116,38 @@ func TestLargePointReads(t *testing.T) {
 		{readVirtual, 1, value, []int64{medium}, medium},
 		{readVirtual, 2, value, []int64{medium, largest}, largest},
 	} {
-		l, r := &largeTable{failures: test.failures, bytes: test.bytes}, &reservations{}
-		sent, err := test.read(l.service(r), r)
-		if err != nil || sent.at != test.held || r.held != test.held || !slices.Equal(r.all, test.reserved) {
-			t.Errorf("%d failures, %d bytes: %v; reserved %v, want %v; %d bytes were held when the row was sent, and %d behind that, want %d",
-				test.failures, test.bytes, err, r.all, test.reserved, sent.at, r.held, test.held)
-		}
-		if sent.write(); r.held != 0 {
-			t.Errorf("%d failures, %d bytes: %d bytes are held after the row was written", test.failures, test.bytes, r.held)
+		for _, cancels := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				l, r := &largeTable{failures: test.failures, bytes: test.bytes}, &reservations{}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				sent := &sentMessages{ctx: ctx}
+				result := make(chan error, 1)
+				go func() { result <- test.read(l.service(r), sent) }()
+				synctest.Wait()
+				if r.held != test.held || !slices.Equal(r.all, test.reserved) || len(result) == 1 != (test.held == 0) {
+					t.Errorf("%d failures, %d bytes: reserved %v, want %v; %d bytes are held until the row is written, want %d",
+						test.failures, test.bytes, r.all, test.reserved, r.held, test.held)
+				}
+				if cancels {
+					cancel()
+				} else {
+					sent.write()
+				}
+				if err := <-result; err != nil || r.held != 0 {
+					t.Errorf("%d failures, %d bytes: %v; %d bytes are held after the row was written or dropped", test.failures, test.bytes, err, r.held)
+				}
+			})
 		}
 	}
 	l, r := &largeTable{failures: 100}, &reservations{}
-	_, err := readPlain(l.service(r), r)
+	err := readPlain(l.service(r), &sentMessages{ctx: t.Context()})
 	if s := status.Convert(err); s.Code() != codes.FailedPrecondition || !strings.Contains(s.Message(), fmt.Sprint(3<<20)) || l.reads != 3 || r.held != 0 {
 		t.Errorf("a row above the last bound: %v after %d reads, %d bytes are held", err, l.reads, r.held)
 	}
 	for _, l := range []*largeTable{{failures: 1}, {bytes: value}} {
-		r := &reservations{full: true}
-		if _, err := readPlain(l.service(r), r); status.Code(err) != codes.Unavailable {
+		if err := readPlain(l.service(&reservations{full: true}), &sentMessages{ctx: t.Context()}); status.Code(err) != codes.Unavailable {
 			t.Errorf("without memory: %v", err)
-		}
-	}
-}
-
-// TestDroppedMessage (GB6): the memory of a message that grpc-go neither writes nor frees is released.
-func TestDroppedMessage(t *testing.T) {
-	released := make(chan struct{})
-	h := hold(func() { close(released) })
-	func() {
-		b := make([]byte, 2*firstBytes)
-		_ = h.message(&b, mem.DefaultBufferPool())
-	}()
-	h.done()
-	for {
-		runtime.GC()
-		select {
-		case <-released:
-			return
-		default:
-			runtime.Gosched()
 		}
 	}
 }

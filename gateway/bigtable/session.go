@@ -182,7 +182,7 @@ func (x *session) call(req *bigtablepb.VirtualRpcRequest) error {
 		return err
 	}
 	memory := rowMemory{service: x.service, bytes: pointRowBytes}
-	defer memory.end()
+	defer memory.end(x.stream.Context())
 	var a answer
 	if away {
 		err = &api.OverloadedError{Reason: "the session is closing", RetryAfter: time.Millisecond}

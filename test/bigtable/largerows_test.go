@@ -7,10 +7,12 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
@@ -127,5 +129,72 @@ func TestLargeRows(t *testing.T) {
 	first := &bigtablepb.RowFilter{Filter: &bigtablepb.RowFilter_CellsPerRowLimitFilter{CellsPerRowLimitFilter: 1}}
 	if got, err := readLarge(t.Context(), c, &bigtablepb.ReadRowsRequest{Rows: keys("z"), Filter: first}); err != nil || got != fmt.Sprint("z=", 4<<20) {
 		t.Errorf("one cell of a row that is too large: %s, %v", got, err)
+	}
+}
+
+// TestLargeRowsInSessions: a session returns rows for which memory is reserved, too.
+func TestLargeRowsInSessions(t *testing.T) {
+	n := startNode(t)
+	_, admin := goClient(t, n)
+	createTable(t, admin)
+	c := bigtablepb.NewBigtableClient(dial(t, n))
+	writeLarge(t, c, "medium", 700<<10)
+	writeLarge(t, c, "large", 3<<20)
+	s, err := openRawSession(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{"medium", "large", "medium", "none"} {
+		if err := s.call(&bigtablepb.TableRequest{Payload: &bigtablepb.TableRequest_ReadRow{ReadRow: &bigtablepb.SessionReadRowRequest{Key: []byte(row)}}}); err != nil {
+			t.Errorf("row %s: %v", row, err)
+		}
+	}
+}
+
+// TestUnreceivedRows: rows that a client does not receive use the memory of the port until it does: then further large rows are rejected, and small
+// ones are not. Their memory is free again when the calls are cancelled, and when the connection is closed.
+func TestUnreceivedRows(t *testing.T) {
+	n := startNode(t)
+	_, admin := goClient(t, n)
+	createTable(t, admin)
+	good := bigtablepb.NewBigtableClient(dial(t, n))
+	writeLarge(t, good, "small", 10)
+	writeLarge(t, good, "large", 900<<10)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	get := func(row string) error {
+		_, err := readLarge(ctx, good, &bigtablepb.ReadRowsRequest{Rows: &bigtablepb.RowSet{RowKeys: [][]byte{[]byte(row)}}})
+		return err
+	}
+	for _, closes := range []bool{false, true} {
+		conn, err := grpc.NewClient(n.BigtableAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<16))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		calls, end := context.WithCancel(ctx)
+		defer end()
+		for err = nil; err == nil; err = get("large") { // until the calls have what there is
+			if _, err := bigtablepb.NewBigtableClient(conn).ReadRows(calls, &bigtablepb.ReadRowsRequest{TableName: tableName, Rows: &bigtablepb.RowSet{RowKeys: [][]byte{[]byte("large")}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("a large row, while others are not received: %v, want UNAVAILABLE", err)
+		}
+		if err := get("small"); err != nil {
+			t.Errorf("a small row: %v", err)
+		}
+		if closes {
+			_ = conn.Close()
+		} else {
+			end()
+		}
+		for status.Code(err) == codes.Unavailable { // until the node has freed it
+			err = get("large")
+		}
+		if err != nil {
+			t.Errorf("a large row, when the others are gone: %v", err)
+		}
 	}
 }
