@@ -3,6 +3,7 @@ package raftmeta
 import (
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/steledb/stele/raftmeta/storage"
 
@@ -24,12 +25,17 @@ func (t *transport) install(f *frames, r *raft.InstallSnapshotRequest) (any, err
 	if !t.covers(s.last) {
 		answer, err := t.dispatch(r, s)
 		switch {
+		case errors.Is(err, errDisconnected): // raft may still read s
+			return nil, err
 		case s.replaces && err == nil && answer.(*raft.InstallSnapshotResponse).Success:
 			// Raft still takes the last entry of the old log for its own, and would reject what
 			// follows the snapshot.
 			t.fail(ErrLogReplaced)
 			return answer, nil
-		case !errors.Is(err, errNotNeeded):
+		case s.replaces:
+			t.gate.open()
+		}
+		if !errors.Is(err, errNotNeeded) {
 			return answer, err
 		}
 	}
@@ -68,6 +74,46 @@ func (s *incomingSnapshot) Read(p []byte) (int, error) {
 			return 0, errNotNeeded
 		}
 		s.begun, s.replaces = true, s.t.raft.LastIndex() >= s.last.Index && !planted.On(planted.LateSnapshot)
+		if s.replaces {
+			// Raft would apply entries of the old log, which it has deleted by then, if it received
+			// another request behind the snapshot.
+			s.t.gate.close()
+		}
 	}
 	return s.r.Read(p)
+}
+
+// gate stops requests to raft. It is open at first.
+type gate struct {
+	// mu guards the field in it.
+	mu struct {
+		sync.Mutex
+		closed chan struct{} // closed while the gate is
+	}
+}
+
+// passing returns a channel that is closed while the gate is, and when it closes.
+func (g *gate) passing() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.closed == nil {
+		g.mu.closed = make(chan struct{})
+	}
+	return g.mu.closed
+}
+
+// close stops requests that wait for raft, and further ones. Its caller is raft's main goroutine,
+// so none is on its way.
+func (g *gate) close() {
+	g.passing()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.mu.closed)
+}
+
+// open lets further requests pass.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.closed = nil
 }

@@ -285,6 +285,75 @@ func TestInstallOverConflict(t *testing.T) {
 	}
 }
 
+// TestRequestBehindInstall sends entries while a snapshot replaces the log. Raft must not receive them: it would apply entries of the old log.
+func TestRequestBehindInstall(t *testing.T) {
+	l := newScriptedLeader(t)
+	l.mustAppend(1, 0, 0, 3, commands(1, 1, 10))
+	l.has(3)
+	data := snapshotOf(t, 3, 8)
+	r, w := io.Pipe()
+	installed := make(chan error, 1)
+	go func() {
+		var resp raft.InstallSnapshotResponse
+		installed <- l.trans.InstallSnapshot("n2", "n2", &raft.InstallSnapshotRequest{
+			RPCHeader: headerOf("n1"), SnapshotVersion: 1, Term: 3, LastLogIndex: 8, LastLogTerm: 3,
+			Configuration: raft.EncodeConfiguration(scriptedMembers), ConfigurationIndex: 1, Size: int64(len(data)),
+		}, &resp, r)
+	}()
+	_, _ = w.Write(data[:10])
+	eventually(t, "raft waits for the rest", func() bool {
+		l.n2.trans.gate.mu.Lock()
+		defer l.n2.trans.gate.mu.Unlock()
+		closed := l.n2.trans.gate.mu.closed
+		select {
+		case <-closed:
+			return closed != nil
+		default:
+			return false
+		}
+	})
+	rejected := make(chan error, 1)
+	go func() {
+		var resp raft.AppendEntriesResponse
+		rejected <- l.trans.AppendEntries("n2", "n2", &raft.AppendEntriesRequest{
+			RPCHeader: headerOf("n1"), Term: 3, PrevLogEntry: 10, PrevLogTerm: 1, LeaderCommitIndex: 10}, &resp)
+	}()
+	if err := <-rejected; err == nil {
+		t.Error("entries were accepted while a snapshot was being installed")
+	}
+	_, _ = w.Write(data[10:])
+	_ = w.Close()
+	if err := <-l.c.fatal; !errors.Is(err, ErrLogReplaced) {
+		t.Fatal(err)
+	}
+	<-installed // its error is of a connection that may have been cut
+	l.restart()
+	l.mustAppend(3, 8, 3, 10, commands(3, 9, 10))
+	l.has(10)
+}
+
+// TestInstallBroken breaks off a snapshot that replaces the log: the server keeps its log, and serves on.
+func TestInstallBroken(t *testing.T) {
+	l := newScriptedLeader(t)
+	l.mustAppend(1, 0, 0, 3, commands(1, 1, 10))
+	l.has(3)
+	data := snapshotOf(t, 3, 8)
+	var resp raft.InstallSnapshotResponse
+	if err := l.trans.InstallSnapshot("n2", "n2", &raft.InstallSnapshotRequest{
+		RPCHeader: headerOf("n1"), SnapshotVersion: 1, Term: 3, LastLogIndex: 8, LastLogTerm: 3,
+		Configuration: raft.EncodeConfiguration(scriptedMembers), ConfigurationIndex: 1, Size: int64(len(data)),
+	}, &resp, bytes.NewReader(data[:10])); err == nil {
+		t.Error("a part of a snapshot was accepted")
+	}
+	eventually(t, "entries are accepted again", func() bool {
+		var resp raft.AppendEntriesResponse
+		err := l.trans.AppendEntries("n2", "n2", &raft.AppendEntriesRequest{
+			RPCHeader: headerOf("n1"), Term: 3, PrevLogEntry: 3, PrevLogTerm: 1, Entries: commands(3, 4, 6), LeaderCommitIndex: 6}, &resp)
+		return err == nil && resp.Success
+	})
+	l.has(6)
+}
+
 // snapshotFiles returns the paths of the snapshots in a directory, oldest first.
 func snapshotFiles(t *testing.T, dir string) []string {
 	t.Helper()

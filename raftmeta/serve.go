@@ -227,8 +227,16 @@ func (t *transport) dispatch(request any, body io.Reader) (any, error) {
 		return nil, err
 	}
 	answer := make(chan raft.RPCResponse, 1)
+	closed := t.gate.passing()
+	select {
+	case <-closed: // if raft could receive, too, the choice below would be random
+		return nil, errDisconnected
+	default:
+	}
 	select {
 	case t.requests <- raft.RPC{Command: request, Reader: body, RespChan: answer}:
+	case <-closed:
+		return nil, errDisconnected
 	case <-t.done:
 		return nil, errDisconnected
 	}

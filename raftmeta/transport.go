@@ -68,6 +68,8 @@ type transport struct {
 	// requests go to raft. Senders also wait for done, because raft does not receive after it has
 	// stopped.
 	requests chan raft.RPC
+	// gate is closed while a snapshot replaces the log.
+	gate gate
 	// answeredHeartbeats are heartbeats that were answered, for raft to update its last contact.
 	answeredHeartbeats chan raft.RPC
 	// raft and store are set by serve.
