@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/internal/rpcdoc"
+	"github.com/steledb/stele/node/actfor"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dialer"
 	"github.com/steledb/stele/node/dispatch"
@@ -29,7 +30,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		command.MethodHeld: "…, instance", command.MethodLoad: "…, instance, key, generation", command.MethodUnload: "…, instance, key",
 		command.MethodSort: "…, instance, dead, log, start, end", tabletadmin.MethodCompact: "table, all",
 		tabletadmin.MethodDescribe: "table, nil", tabletadmin.MethodSplit: "table, key, row", tabletadmin.MethodCompactOne: "table, key, all",
-		command.MethodMerge: "…, instance, key, upper", tabletadmin.MethodMove: "key, node", tabletadmin.MethodMerge: "lower, upper", tabletadmin.MethodUnserved: "", dispatch.MethodOnBehalf: "method, user, generation, token, whence, params",
+		command.MethodMerge: "…, instance, key, upper", tabletadmin.MethodMove: "key, node", tabletadmin.MethodMerge: "lower, upper", tabletadmin.MethodUnserved: "", dispatch.MethodOnBehalf: "method, user, generation, token, whence, params", actfor.Method: "user, generation, token, certificate, whence",
 		usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
 	}
 	if !maps.Equal(reported, want) {
