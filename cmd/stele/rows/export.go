@@ -26,13 +26,13 @@ import (
 const exportLong = `Write the rows of a table to a file, a folder, or standard output, in a form that "stele
 import" reads.
 
-JSON lines have every version of every cell, with its timestamp: see docs/files.md. CSV, if
-the name of FILE ends in .csv, has a column for each column of the table and its newest
-value. A name that ends in .gz or .zst is compressed.
+JSON lines have every version of every cell, with its timestamp: see docs/files.md. CSV,
+if the name of FILE ends in .csv, has a column for each column of the table and its
+newest value. A name that ends in .gz or .zst is compressed.
 
-If PATH is a folder, or ends in a slash, the export has several files, which are written at
-the same time, and export.json, with the families of the table. If it is interrupted, the
-same command continues it.
+If PATH is a folder, or ends in a slash, the export has several files, which are written
+at the same time, and export.json, with the families of the table. If it is interrupted,
+the same command continues it.
 
 Each row is read as a whole, but different rows at different times. To have a table as it
 is now, make a backup, and export what "stele backup restore" makes of it.`

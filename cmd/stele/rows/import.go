@@ -29,12 +29,12 @@ standard input.
 The table must exist, with the families of the rows. --create creates it with those that
 the folder of an export names.
 
-The first row that is not valid, or that the table does not accept, ends the import. With
---rejects it is written to FILE, and the import goes on. What fails because nodes are down
-or busy is repeated. --dry-run checks the files, and writes nothing.
+The first row that is not valid, or that the table does not accept, ends the import.
+With --rejects it is written to FILE, and the import goes on. What fails because nodes
+are down or busy is repeated. --dry-run checks the files, and writes nothing.
 
-An import may be repeated: a cell with the same timestamp replaces itself. Cells without a
-timestamp get the time at which the import began. With --state an interrupted import
+An import may be repeated: a cell with the same timestamp replaces itself. Cells without
+a timestamp get the time at which the import began. With --state an interrupted import
 continues where it was.`
 
 const importExample = `  stele import webtable webtable.jsonl.zst

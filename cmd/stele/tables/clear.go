@@ -11,19 +11,21 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-const clearHelp = `Rows that are written after the command has succeeded are kept. Each tablet is cleared at a
-moment of its own. After an error some tablets may be cleared: repeat the command. This cannot
-be undone, but by a backup.`
+const clearHelp = `Rows that are written after the command has succeeded are kept. Each tablet is cleared
+at a moment of its own. After an error some tablets may be cleared: repeat the command.
+This cannot be undone, but by a backup.`
 
-const truncateLong = `Delete all rows of a table, and keep the table, its families and its grants. The time that
-this takes depends on the number of tablets, not on that of rows. The disk space is freed at
-once, except for files that backups or other tablets share: garbage collection removes those.
+const truncateLong = `Delete all rows of a table, and keep the table, its families and its grants. The time
+that this takes depends on the number of tablets, not on that of rows. The disk space is
+freed at once, except for files that backups or other tablets share: garbage collection
+removes those.
 
 `
 
-const clearLong = `Delete the rows whose keys begin with --prefix, or those from --start up to but not including
---end. The time that this takes depends on the number of tablets, not on that of rows. Major
-compactions free the disk space within a day, or at once by "stele table compact --major".
+const clearLong = `Delete the rows whose keys begin with --prefix, or those from --start up to but not
+including --end. The time that this takes depends on the number of tablets, not on that
+of rows. Major compactions free the disk space within a day, or at once by "stele table
+compact --major".
 
 `
 

@@ -11,9 +11,9 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-const undropLong = `Make a dropped table an ordinary one again, with all its rows and grants. A dropped table is
-kept for a week: "stele table list --dropped" lists those that are. If another table has its
-name meanwhile, use --as.`
+const undropLong = `Make a dropped table an ordinary one again, with all its rows and grants. A dropped
+table is kept for a week: "stele table list --dropped" lists those that are. If another
+table has its name meanwhile, use --as.`
 
 func tableUndropCommand(a *cli.App) *cobra.Command {
 	var ref client.DroppedRef

@@ -174,9 +174,9 @@ const tableDropExample = `  stele table drop webtable
   stele table drop webtable --yes
   stele table drop webtable --now`
 
-const tableDropLong = `Drop a table. No request finds it any more, and its name is free. It is kept for a week, with
-its disk space: "stele table undrop" restores it, and "stele table purge" deletes it before.
-With --now, delete it for good at once, and free its disk space.`
+const tableDropLong = `Drop a table. No request finds it any more, and its name is free. It is kept for a week,
+with its disk space: "stele table undrop" restores it, and "stele table purge" deletes
+it before. With --now, delete it for good at once, and free its disk space.`
 
 func tableDropCommand(a *cli.App) *cobra.Command {
 	var yes, dryRun, now bool
