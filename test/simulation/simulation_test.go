@@ -98,6 +98,9 @@ func TestBugsAreFound(t *testing.T) {
 			return
 		}
 		o := testOptions(50, 30*time.Second)
+		if test.bug == planted.DeletionsDroppedEarly {
+			o.from += 2 // with seed 1, METADATA is damaged so that a backup is tried for ten virtual minutes
+		}
 		n, finding := search(t.Context(), o, program, string(test.bug), o.from)
 		if n == 0 {
 			t.Errorf("%s: not found in %d seeds", test.bug, o.seeds)
