@@ -46,7 +46,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	c.received.follow(b[:n], func(f frame) {
 		switch f.kind {
 		case frameData, frameHeaders, frameReset:
-			over = c.memory.in(c, f)
+			if wait := c.memory.in(c, f); wait != nil {
+				over = wait // until stall finds that it need not wait, whatever follows in b
+			}
 		}
 	})
 	if over != nil {

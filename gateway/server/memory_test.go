@@ -333,6 +333,38 @@ func TestStreamCharges(t *testing.T) {
 	}
 }
 
+// oneRead is a connection whose first Read returns all bytes.
+type oneRead struct {
+	net.Conn
+	b      []byte
+	closed bool
+}
+
+func (r *oneRead) Read(b []byte) (int, error) { return copy(b, r.b), nil }
+func (r *oneRead) Close() error               { r.closed = true; return nil }
+
+// TestReadStalls (GS2): a connection that exceeds the limit waits, whatever follows the data in the same read.
+func TestReadStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const payload = 1 << 20
+		b := []byte{0, 0, 0, frameHeaders, 0, 0, 0, 0, 1, payload >> 16, 0, 0, frameData, 0, 0, 0, 0, 1}
+		b = append(b, make([]byte, payload)...)
+		b = append(b, 0, 0, 0, frameHeaders, 0, 0, 0, 0, 3) // another call
+		from := &oneRead{b: b}
+		c := &conn{Conn: from, memory: newMemory(2 * payload)}
+		if !c.memory.add(c, "ann") {
+			t.Fatal("no memory for a connection")
+		}
+		began := time.Now()
+		if _, err := c.Read(make([]byte, len(b))); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != overloadWait || !from.closed {
+			t.Errorf("Read took %v, and the connection was closed: %v; want %v and true", took, from.closed, overloadWait)
+		}
+	})
+}
+
 // TestFrames: however the bytes of frames are divided among reads, their headers are found.
 func TestFrames(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.New(t), 0))
