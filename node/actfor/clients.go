@@ -44,7 +44,7 @@ type Clients struct {
 // shared is a client and the number of its holders. Clients.mu guards the fields but ready, client and err, which are set before ready is closed.
 type shared struct {
 	holders int
-	idle    *time.Timer // closes the client; nil while it has holders
+	idle    *time.Timer // closes the client; stopped while it has holders, and nil before it had none
 	ready   chan struct{}
 	client  *client.Client
 	err     error
@@ -115,7 +115,6 @@ func (c *Clients) hold(p Principal) (s *shared, opens bool, err error) {
 	s.holders++
 	if s.idle != nil {
 		s.idle.Stop()
-		s.idle = nil
 	}
 	return s, opens, nil
 }
@@ -165,8 +164,12 @@ func (c *Clients) release(p Principal, s *shared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.holders--
-	if s.holders == 0 && s.err == nil && !c.mu.closed {
+	switch {
+	case s.holders > 0 || s.err != nil || c.mu.closed:
+	case s.idle == nil:
 		s.idle = time.AfterFunc(idleTime, func() { c.expire(p, s) })
+	default:
+		s.idle.Reset(idleTime)
 	}
 }
 
