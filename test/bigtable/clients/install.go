@@ -132,7 +132,7 @@ func installGo(ctx context.Context, in place) (*programs, error) {
 		return nil, err
 	}
 	p := &programs{quickstart: []string{filepath.Join(dir, "quickstart")}, work: []string{filepath.Join(dir, "work")}}
-	return p, errors.Join(run(ctx, "", nil, "go", "build", "-o", p.quickstart[0], main), run(ctx, "", nil, "go", "build", "-o", p.work[0], "./test/bigtable/clients/work"))
+	return p, errors.Join(run(ctx, "", nil, "go", "build", "-o", p.quickstart[0], main), run(ctx, "", nil, "go", "build", "-o", p.work[0], "./test/bigtable/clients/workload"))
 }
 
 // installSessions is installGo for a client that opens sessions.

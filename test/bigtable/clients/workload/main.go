@@ -1,4 +1,4 @@
-// Work is the program of Google's Go client: see package clients. Its arguments are a table and a number of seconds.
+// Command workload is the program of Google's Go client that package clients runs. Its arguments are a table and a number of seconds.
 package main
 
 import (
