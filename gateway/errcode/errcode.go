@@ -123,6 +123,10 @@ var kinds = []struct {
 	{client.ErrNoFamily, codes.NotFound, 0},
 	{table.ErrFamilyExists, codes.AlreadyExists, 0},
 	{client.ErrProtected, codes.FailedPrecondition, 0},
+	{client.ErrOpenCluster, codes.FailedPrecondition, 0},
+	{client.ErrLastAdmin, codes.FailedPrecondition, 0},
+	{client.ErrNoUser, codes.InvalidArgument, 0},
+	{client.ErrNoGrant, codes.Aborted, retryDelay}, // it was revoked concurrently
 	{client.ErrCorrupt, codes.DataLoss, 0},
 	{client.ErrRowTooLarge, codes.FailedPrecondition, 0},
 	{table.ErrBadValue, codes.FailedPrecondition, 0},
