@@ -36,9 +36,13 @@ func (w *chaosWorker) mutations() []table.Mutation {
 	for range 1 + w.r.IntN(3) {
 		w.count++
 		fam, q := []string{"all", "three"}[w.r.IntN(2)], []byte([]string{"a", "b"}[w.r.IntN(2)])
-		switch w.r.IntN(10) {
+		switch w.r.IntN(14) {
 		case 0:
 			ms = append(ms, table.DeleteColumn(fam, q))
+		case 10:
+			ms = append(ms, table.DeleteColumn("sum", q))
+		case 11, 12, 13:
+			ms = append(ms, table.Add("sum", q, w.r.Int64N(3), 1+w.r.Int64N(1000)))
 		case 1:
 			ms = append(ms, table.DeleteFamily(fam))
 		case 2:
@@ -404,7 +408,7 @@ func TestSplitMergeMoveKill(t *testing.T) {
 func chaos(t *testing.T, seed uint64) {
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
 	c := &chaosRun{r: rand.New(rand.NewPCG(seed, 1)), pending: map[string][]sortedrun.Run{}, did: map[string]int{},
-		cluster: newCluster(t, cfg, 3, "all", "three:versions=3,group=g2")}
+		cluster: newCluster(t, cfg, 3, "all", "three:versions=3,group=g2", "sum:aggregate=sum")}
 	lost := rand.New(rand.NewPCG(seed, 2))
 	c.meta.setFaults(func() (before, after error) { // metadata's lock guards lost
 		switch lost.IntN(16) {

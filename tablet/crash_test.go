@@ -35,9 +35,13 @@ func (w *crashWorker) mutations() []table.Mutation {
 	for range 1 + w.r.IntN(3) {
 		w.count++
 		fam, q := []string{"all", "three"}[w.r.IntN(2)], []byte([]string{"a", "b"}[w.r.IntN(2)])
-		switch w.r.IntN(10) {
+		switch w.r.IntN(14) {
 		case 0:
 			ms = append(ms, table.DeleteColumn(fam, q))
+		case 10:
+			ms = append(ms, table.DeleteColumn("sum", q))
+		case 11, 12, 13:
+			ms = append(ms, table.Add("sum", q, w.r.Int64N(3), 1+w.r.Int64N(1000)))
 		case 1:
 			ms = append(ms, table.DeleteRow())
 		default:
@@ -126,7 +130,7 @@ func crashRun(t *testing.T, seed uint64) {
 	if seed%3 == 0 {
 		keys = []blobfs.MasterKey{{1}}
 	}
-	e := newEncryptedEnv(t, keys, cfg, "all", "three:versions=3,group=g2")
+	e := newEncryptedEnv(t, keys, cfg, "all", "three:versions=3,group=g2", "sum:aggregate=sum")
 	defer e.close()
 	var workers []*crashWorker
 	for id := range 3 {
