@@ -33,6 +33,15 @@ func (n Nodes) List(ctx context.Context) (nodes []NodeInfo, err error) {
 	return nodes, err
 }
 
+// Status returns the counters and gauges of the node at an address, NodeInfo.RPC. Errors: those of
+// Client.Status.
+func (n Nodes) Status(ctx context.Context, addr string) (*Status, error) {
+	s := &api.Status{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return s, n.calls.do(ctx, &call{method: api.MethodStatus, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
 // Drain drains a node, given by its id or name, so that it may be stopped. It does not wait for the
 // end of the drain; see List and BlockStore.Status. Errors: ErrNodeNotFound, *AmbiguousError, and
 // those of List.

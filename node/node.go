@@ -47,6 +47,7 @@ import (
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/signin"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
@@ -131,6 +132,8 @@ type Node struct {
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
 	bigtable    *bigtableport.Port // nil if there is none
+	// consoleUsers has the clients of the console's users; nil without an HTTP port.
+	consoleUsers *signin.Users
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -360,6 +363,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
 	errs = append(errs, n.monitor.Close())
+	n.consoleUsers.Close()
 	n.changes.End(ctx)
 	n.data.Close()
 	n.blobs.Close()

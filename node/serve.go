@@ -45,6 +45,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.register(server)
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
+	addConsole(n)
 	if err := n.monitor.Serve(); err != nil {
 		return err
 	}
