@@ -11,6 +11,8 @@ import (
 type (
 	// NodeInfo is a node of the cluster.
 	NodeInfo = api.NodeInfo
+	// Activity is what a node has done lately.
+	Activity = api.Activity
 	// RaftStatus is the state of the lock service.
 	RaftStatus = api.RaftStatus
 	// RaftServer is a member of the lock service's Raft group.
@@ -40,6 +42,15 @@ func (n Nodes) Status(ctx context.Context, addr string) (*Status, error) {
 	req := api.NamesRequest{}
 	to := destination{node: n.calls.locator.pool.node(addr)}
 	return s, n.calls.do(ctx, &call{method: api.MethodStatus, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// Activity returns what the node at an address, NodeInfo.RPC, has done in the last hour. Errors: those
+// of Client.Status.
+func (n Nodes) Activity(ctx context.Context, addr string) (*Activity, error) {
+	a := &api.Activity{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return a, n.calls.do(ctx, &call{method: api.MethodActivity, dest: to, safe: true, encode: req.Append, decode: a.Decode})
 }
 
 // Drain drains a node, given by its id or name, so that it may be stopped. It does not wait for the

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -61,6 +62,26 @@ func sizeOrUnknown(n *int64) string {
 		return "?"
 	}
 	return text.Size(*n)
+}
+
+// rounded returns a number with three digits, so that pages stay small.
+func rounded(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 2-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// inUnit returns a value of a chart.
+func inUnit(v float64, unit string) string {
+	switch unit {
+	case "ms":
+		return strconv.FormatFloat(v, 'g', -1, 64) + " ms"
+	case "bytes":
+		return text.Size(int64(v)) + "/s"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64) + "/s"
 }
 
 // bar is a share of something, drawn in an SVG: the policy forbids styles in elements.

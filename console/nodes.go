@@ -74,6 +74,7 @@ type nodeView struct {
 	Status *client.Status // nil: the node does not answer
 	Error  string
 	Disks  []diskRow
+	Charts []chart
 }
 
 // diskRow is a disk of a node.
@@ -99,6 +100,7 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 		x.Error = err.Error()
 	} else {
 		x.Status = s
+		x.Charts = chartsOf(sumOf(activityOf(ctx, q.Client, []client.NodeInfo{*n})))
 		for _, d := range s.Disks {
 			x.Disks = append(x.Disks, diskRow{d, usedBar(d.TotalBytes-d.FreeBytes, d.TotalBytes)})
 		}

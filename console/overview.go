@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 )
 
 // overview is what the first page shows.
@@ -22,6 +23,8 @@ type overview struct {
 	Disk            bar
 	DiskKnown       bool
 	Table           nodeTable
+	Charts          []chart
+	Past            string // the time that the charts cover
 }
 
 // unservedHint is what to do about tablets that are not served.
@@ -59,5 +62,7 @@ func overviewPage(ctx context.Context, q *query) (*content, error) {
 		x.Problems = append(x.Problems, "unknown: list of tables: "+err.Error())
 	}
 	x.Table = nodeTableOf(whole, nodes)
+	sum := sumOf(activityOf(ctx, q.Client, nodes))
+	x.Charts, x.Past = chartsOf(sum), text.Uptime(past(sum))
 	return &content{Title: "Overview", Template: "overview.html", Section: "Overview", Data: x}, nil
 }

@@ -68,6 +68,7 @@ var requiredRights = map[string]string{
 	"compact_tablet": adminTable,
 
 	"status":           watchCluster,
+	"activity":         watchCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,

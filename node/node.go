@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/node/activity"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/backups"
@@ -129,6 +130,7 @@ type Node struct {
 	users       *users.Service
 	nodeAdmin   *nodeadmin.Service
 	status      *status.Service
+	activity    *activity.Service
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
 	bigtable    *bigtableport.Port // nil if there is none

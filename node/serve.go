@@ -45,6 +45,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.register(server)
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
+	n.background.Go(func() { n.activity.Run(n.ctx) })
 	addConsole(n)
 	if err := n.monitor.Serve(); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (n *Node) register(server *rpc.Server) {
 		n.authz.Guard(lockserver.Guard(m), m)
 	}
 	metaapi.ServeCurrent(server, n.lockServer.ForCall)
-	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status} {
+	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity} {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{

@@ -38,6 +38,7 @@ const (
 	MethodMergeTablets  = "merge_tablets"
 	MethodCompactTablet = "compact_tablet"
 	MethodStatus        = "status"
+	MethodActivity      = "activity"
 
 	MethodListNodes  = "list_nodes"
 	MethodDrainNode  = "drain_node"
@@ -87,7 +88,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
-		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,

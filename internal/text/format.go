@@ -73,3 +73,14 @@ func Uptime(d time.Duration) string {
 	}
 	return d.Round(time.Second).String()
 }
+
+// Millis formats a time in milliseconds: 0.25 ms, 16 ms, 2.1 s.
+func Millis(ms float64) string {
+	switch {
+	case ms >= 1000:
+		return strconv.FormatFloat(ms/1000, 'f', 1, 64) + " s"
+	case ms >= 10 || ms == math.Trunc(ms):
+		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
+	}
+	return strconv.FormatFloat(ms, 'f', 2, 64) + " ms"
+}

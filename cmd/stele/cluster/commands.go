@@ -11,5 +11,7 @@ func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{nodeCommand(a), raftCommand(a)}
 }
 
-// StatusCommands returns the command status.
-func StatusCommands(a *cli.App) []*cobra.Command { return []*cobra.Command{statusCommand(a)} }
+// StatusCommands returns the commands status and top.
+func StatusCommands(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{statusCommand(a), topCommand(a)}
+}

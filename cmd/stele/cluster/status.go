@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,11 +33,12 @@ cluster are not served; 3 it cannot be reached; 7 it did not answer in time. Wit
 
 const statusExample = `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
+  stele status --watch
   stele status --strict && ./upgrade-next-host
   stele status --json | jq -r .state`
 
 func statusCommand(a *cli.App) *cobra.Command {
-	strict := false
+	strict, watched, every := false, false, 2*time.Second
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the state of the cluster and of a node",
@@ -44,11 +46,23 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Example: statusExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return showStatus(ctx, a, c, strict)
+			if !watched {
+				return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+					return showStatus(ctx, a, c, strict)
+				})
+			}
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return watch(ctx, a, every, 0, func() error {
+					if err := showStatus(ctx, a, c, false); err != nil && !cli.IsSilentExit(err) {
+						return err
+					}
+					return nil // it is not healthy, which is what is watched
+				})
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&watched, "watch", false, "show it again and again, until Ctrl-C or while the node cannot be reached")
+	cmd.Flags().DurationVar(&every, "interval", every, "time between two views of --watch")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
 	return cmd
 }
