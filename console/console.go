@@ -98,6 +98,7 @@ func (c *Console) route() {
 		"/tables":             tablesPage,
 		"/tables/{table}":     tablePage,
 		"/tables/{table}/row": rowsPage,
+		"/requests":           requestsPage,
 		"/backups":            backupsPage,
 		"/users":              usersPage,
 		"/quotas":             quotasPage,

@@ -69,6 +69,7 @@ var requiredRights = map[string]string{
 
 	"status":           watchCluster,
 	"activity":         watchCluster,
+	"slow_requests":    readCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,

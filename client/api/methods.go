@@ -39,6 +39,7 @@ const (
 	MethodCompactTablet = "compact_tablet"
 	MethodStatus        = "status"
 	MethodActivity      = "activity"
+	MethodSlowRequests  = "slow_requests"
 
 	MethodListNodes  = "list_nodes"
 	MethodDrainNode  = "drain_node"
@@ -88,7 +89,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
-		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,

@@ -9,7 +9,7 @@ import (
 )
 
 // allPages are the addresses of all pages.
-var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/backups", "/users", "/quotas"}
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/requests", "/backups", "/users", "/quotas"}
 
 // secret is in a row that only some users may see.
 const secret = "com.secret"
@@ -76,7 +76,7 @@ func TestSignIn(t *testing.T) {
 
 	r := c.visitor(nil)
 	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
-	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/backups": http.StatusForbidden} {
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/requests": http.StatusForbidden, "/backups": http.StatusForbidden} {
 		r.get(path).want(t, status, "!"+secret)
 	}
 	r.post("/nodes/"+c.node.ID()+"/drain", nil).want(t, http.StatusForbidden)

@@ -11,7 +11,7 @@ func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{nodeCommand(a), raftCommand(a)}
 }
 
-// StatusCommands returns the commands status and top.
+// StatusCommands returns the commands status, top and requests.
 func StatusCommands(a *cli.App) []*cobra.Command {
-	return []*cobra.Command{statusCommand(a), topCommand(a)}
+	return []*cobra.Command{statusCommand(a), topCommand(a), requestsCommand(a)}
 }
