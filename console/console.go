@@ -22,8 +22,10 @@ const (
 	pagesAtOnce = 8
 	// livesMax bounds live pages, each of which has a connection. The port has 64.
 	livesMax = 24
-	// liveTime is how long a live page is sent before the browser connects again, and livePause the time between two.
+	// liveTime is how long a live page is sent before the browser connects again, and livePause the time between two; it is liveShare times as long as
+	// it took to make the page, if that is more: pages of many tablets cost other nodes time, too.
 	liveTime, livePause = 50 * time.Second, 5 * time.Second
+	liveShare           = 200
 	// pageTimeout bounds the requests for one page.
 	pageTimeout = 10 * time.Second
 )
