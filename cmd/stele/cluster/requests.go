@@ -52,6 +52,10 @@ type requestJSON struct {
 	WaitedS float64 `json:"waited_s"`
 }
 
+func requestOf(n *client.NodeInfo, r client.SlowRequest) requestJSON {
+	return requestJSON{health.NameOf(n), r, cli.RowOf(string(r.Row)), r.Took.Seconds(), r.Waited.Seconds()}
+}
+
 // listRequests lists the slow requests of all nodes that are alive. A node that does not answer is an error, after the others were listed.
 func listRequests(ctx context.Context, a *cli.App, c *client.Client, limit int) error {
 	nodes, err := c.Nodes().List(ctx)
@@ -70,7 +74,7 @@ func listRequests(ctx context.Context, a *cli.App, c *client.Client, limit int) 
 			continue
 		}
 		for _, r := range s.Requests {
-			all = append(all, requestJSON{health.NameOf(&nodes[i]), r, cli.RowOf(string(r.Row)), r.Took.Seconds(), r.Waited.Seconds()})
+			all = append(all, requestOf(&nodes[i], r))
 		}
 	}
 	slices.SortFunc(all, func(x, y requestJSON) int { return int(y.EndMS - x.EndMS) })
