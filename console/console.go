@@ -94,16 +94,17 @@ func (c *Console) route() {
 	c.mux.HandleFunc("POST /signin", c.signIn)
 	c.mux.HandleFunc("POST /signout", c.signOut)
 	for path, p := range map[string]page{
-		"/{$}":                overviewPage,
-		"/nodes":              nodesPage,
-		"/nodes/{node}":       nodePage,
-		"/tables":             tablesPage,
-		"/tables/{table}":     tablePage,
-		"/tables/{table}/row": rowsPage,
-		"/requests":           requestsPage,
-		"/backups":            backupsPage,
-		"/users":              usersPage,
-		"/quotas":             quotasPage,
+		"/{$}":                         overviewPage,
+		"/nodes":                       nodesPage,
+		"/nodes/{node}":                nodePage,
+		"/tables":                      tablesPage,
+		"/tables/{table}":              tablePage,
+		"/tables/{table}/row":          rowsPage,
+		"/tables/{table}/tablets/{id}": tabletPage,
+		"/requests":                    requestsPage,
+		"/backups":                     backupsPage,
+		"/users":                       usersPage,
+		"/quotas":                      quotasPage,
 	} {
 		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p) })
 	}
