@@ -76,7 +76,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // policy is the Content-Security-Policy of all pages.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // route registers the pages.
 func (c *Console) route() {
@@ -108,6 +108,7 @@ func (c *Console) route() {
 	} {
 		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p) })
 	}
+	c.mux.HandleFunc("GET /tables/{table}/cell", c.serveCell)
 	for path, a := range map[string]action{
 		"/nodes/{node}/drain": drain, "/nodes/{node}/undrain": undrain,
 		"/tables/{table}/tablets/{id}/split": splitTablet, "/tables/{table}/tablets/{id}/merge": mergeTablet,

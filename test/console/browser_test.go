@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,15 @@ func (x *tab) until(expression string) {
 			x.t.Fatalf("not true in 20 s: %s\n%s", expression, value[string](x, "document.body.innerText"))
 		}
 	}
+}
+
+// expect forgets messages that have one of some texts.
+func (x *tab) expect(texts ...string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.messages = slices.DeleteFunc(x.messages, func(m string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(m, text) })
+	})
 }
 
 // silent fails the test if something went wrong in the tab.
@@ -200,7 +210,7 @@ func TestNodeGone(t *testing.T) {
 
 // TestScriptsInRows: HTML and scripts in row keys, columns, values and names are shown as text, and do not run.
 func TestScriptsInRows(t *testing.T) {
-	const script = `</td></script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">`
+	const script = `<html><body></td></script><script>document.title='owned';top.document.title='owned'</script><img src=x onerror="document.title='owned'">`
 	c := startOpen(t)
 	c.create("web")
 	if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation(script).Set("f:"+script, []byte(script))); err != nil {
@@ -210,6 +220,11 @@ func TestScriptsInRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := openTab(t, 1280, 800)
+	x.run(chromedp.Navigate(c.address("/tables/web/row")), chromedp.Click(`details.page summary`), chromedp.Sleep(500*time.Millisecond))
+	if title := value[string](x, `document.title`); !strings.HasSuffix(title, " · Stele") || !value[bool](x, `document.querySelector('iframe').clientHeight > 0`) {
+		t.Errorf("a cell as a page: the title is %q", title)
+	}
+	x.expect("Blocked script execution", "blocked")
 	for _, path := range []string{"/tables/web/row", "/tables/web", "/tables?q=%3Cscript%3Edocument.title='owned'%3C/script%3E"} {
 		x.run(chromedp.Navigate(c.address(path)))
 		if title := value[string](x, `document.title`); !strings.HasSuffix(title, " · Stele") {
