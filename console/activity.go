@@ -7,11 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/client/api"
 )
-
-// requestsAtOnce bounds the requests to nodes at once for one page.
-const requestsAtOnce = 16
 
 // chart is a chart: its series for the script that draws it, and the last values for pages without scripts.
 type chart struct {
@@ -30,24 +26,18 @@ type chartLine struct {
 	Last   string
 }
 
-// activityOf asks nodes for their activity. Those that do not answer are missing.
-func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) []*client.Activity {
-	var requests sync.WaitGroup
-	places := make(chan struct{}, requestsAtOnce)
-	all := make([]*client.Activity, len(nodes))
-	for i := range nodes {
-		if nodes[i].State != api.NodeAlive {
-			continue
+// activityOf returns the activity of nodes. Those that do not answer are missing.
+func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) (all []*client.Activity) {
+	var mu sync.Mutex
+	_ = eachNode(nodes, func(n *client.NodeInfo) error {
+		a, err := c.Nodes().Activity(ctx, n.RPC)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, a)
 		}
-		places <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-places }()
-			if a, err := c.Nodes().Activity(ctx, nodes[i].RPC); err == nil {
-				all[i] = a
-			}
-		})
-	}
-	requests.Wait()
+		return err
+	})
 	return all
 }
 
@@ -56,9 +46,6 @@ func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) 
 func sumOf(all []*client.Activity) *client.Activity {
 	sum := &client.Activity{}
 	for _, a := range all {
-		if a == nil {
-			continue
-		}
 		sum.IntervalMS, sum.EndMS = a.IntervalMS, max(sum.EndMS, a.EndMS)
 		to, from := sum.Series(), a.Series()
 		for i := range to {

@@ -103,6 +103,7 @@ func (c *Console) route() {
 		"/tables/{table}/tablets/{id}": tabletPage,
 		"/requests":                    requestsPage,
 		"/backups":                     backupsPage,
+		"/audit":                       auditPage,
 		"/users":                       usersPage,
 		"/quotas":                      quotasPage,
 	} {

@@ -2,8 +2,10 @@ package console
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -106,4 +108,25 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 		}
 	}
 	return &content{Title: "Node " + x.Label, Template: "node.html", Section: "Nodes", Data: x}, nil
+}
+
+// requestsAtOnce bounds the requests to nodes at once for one page.
+const requestsAtOnce = 16
+
+// eachNode calls do for all nodes that are alive, for several at once, and returns the errors.
+func eachNode(nodes []client.NodeInfo, do func(*client.NodeInfo) error) error {
+	var calls sync.WaitGroup
+	places := make(chan struct{}, requestsAtOnce)
+	errs := make([]error, len(nodes))
+	for i := range nodes {
+		if nodes[i].State == api.NodeAlive {
+			places <- struct{}{}
+			calls.Go(func() {
+				defer func() { <-places }()
+				errs[i] = do(&nodes[i])
+			})
+		}
+	}
+	calls.Wait()
+	return errors.Join(errs...)
 }

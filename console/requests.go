@@ -45,35 +45,29 @@ func requestsPage(ctx context.Context, q *query) (*content, error) {
 }
 
 // ask adds the requests of all nodes. Errors: that of a user without the right.
-func (x *requestsView) ask(ctx context.Context, c *client.Client, nodes []client.NodeInfo) (forbidden error) {
-	var requests sync.WaitGroup
+func (x *requestsView) ask(ctx context.Context, c *client.Client, nodes []client.NodeInfo) error {
 	var mu sync.Mutex
-	places := make(chan struct{}, requestsAtOnce)
 	for i := range nodes {
-		n := &nodes[i]
-		if n.State != api.NodeAlive {
-			x.Unknown = append(x.Unknown, health.NameOf(n)+": it is "+n.State)
-			continue
+		if nodes[i].State != api.NodeAlive {
+			x.Unknown = append(x.Unknown, health.NameOf(&nodes[i])+": it is "+nodes[i].State)
 		}
-		places <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-places }()
-			s, err := c.Nodes().SlowRequests(ctx, n.RPC)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, client.ErrPermission):
-				forbidden = err
-			case err != nil:
-				x.Unknown = append(x.Unknown, health.NameOf(n)+": "+err.Error())
-			default:
-				x.add(n, s)
-			}
-		})
 	}
-	requests.Wait()
+	err := eachNode(nodes, func(n *client.NodeInfo) error {
+		s, err := c.Nodes().SlowRequests(ctx, n.RPC)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			x.Unknown = append(x.Unknown, health.NameOf(n)+": "+err.Error())
+			return err
+		}
+		x.add(n, s)
+		return nil
+	})
 	slices.Sort(x.Unknown)
-	return forbidden
+	if errors.Is(err, client.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 func (x *requestsView) add(n *client.NodeInfo, s *client.SlowRequests) {

@@ -8,6 +8,7 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/actfor"
 	"github.com/steledb/stele/node/advertise"
+	"github.com/steledb/stele/node/auditlog"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/dispatch"
@@ -72,7 +73,7 @@ func (n *Node) register(server *rpc.Server) {
 		n.authz.Guard(lockserver.Guard(m), m)
 	}
 	metaapi.ServeCurrent(server, n.lockServer.ForCall)
-	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity, n.slow} {
+	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity, n.slow, auditlog.Service{Name: n.cfg.Name, Authz: n.authz}} {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{
