@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/text"
 )
 
 // chart is a chart: its series for the script that draws it, and the last values for pages without scripts.
@@ -26,15 +27,16 @@ type chartLine struct {
 	Last   string
 }
 
-// activityOf returns the activity of nodes. Those that do not answer are missing.
-func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) (all []*client.Activity) {
+// activityOf returns the activity of nodes by id. Those that do not answer are missing.
+func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) map[string]*client.Activity {
 	var mu sync.Mutex
+	all := map[string]*client.Activity{}
 	_ = eachNode(nodes, func(n *client.NodeInfo) error {
 		a, err := c.Nodes().Activity(ctx, n.RPC)
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, a)
+			all[n.ID] = a
 		}
 		return err
 	})
@@ -43,7 +45,7 @@ func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) 
 
 // sumOf adds up the activity of nodes. Their intervals end at different times, less than one interval apart: they are added by their place from the
 // end. Times are those of the slowest node.
-func sumOf(all []*client.Activity) *client.Activity {
+func sumOf(all map[string]*client.Activity) *client.Activity {
 	sum := &client.Activity{}
 	for _, a := range all {
 		sum.IntervalMS, sum.EndMS = a.IntervalMS, max(sum.EndMS, a.EndMS)
@@ -71,6 +73,25 @@ func joined(a, b []int64, larger bool) []int64 {
 		}
 	}
 	return out
+}
+
+// lately are the figures of a node's last interval.
+type lately struct{ Reads, Writes, ReadP99, WriteP99 string }
+
+// latelyOf returns the figures of an activity; ? if it is nil, and – for what there was not.
+func latelyOf(a *client.Activity) lately {
+	if a == nil || len(a.Reads) == 0 {
+		return lately{"?", "?", "?", "?"}
+	}
+	last := len(a.Reads) - 1
+	rate := func(n int64) string { return text.Count((1000*n + a.IntervalMS/2) / a.IntervalMS) }
+	ms := func(us int64) string {
+		if us < 0 {
+			return "–"
+		}
+		return text.Millis(float64(us) / 1000)
+	}
+	return lately{rate(a.Reads[last] + a.Scans[last]), rate(a.Writes[last]), ms(a.ReadP99US[last]), ms(a.WriteP99US[last])}
 }
 
 // chartsOf returns the charts of an activity; none before the first interval has ended.

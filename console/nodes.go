@@ -20,17 +20,19 @@ type nodeRow struct {
 	StateText, Role          string
 	Tablets, Replicas, Under string
 	Disk, LoadBar            bar
+	Lately                   lately
 }
 
 // nodeTable is a table of nodes.
 type nodeTable []nodeRow
 
 // nodeTableOf joins what membership and the cluster's parts know of nodes, sorted by name.
-func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo) nodeTable {
+func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo, activity map[string]*client.Activity) nodeTable {
 	var all nodeTable
 	for i := range nodes {
 		n := nodeRow{NodeInfo: nodes[i], Label: health.NameOf(&nodes[i]), Role: strings.ReplaceAll(health.Role(&nodes[i]), ",", ", ")}
 		n.look()
+		n.Lately = latelyOf(activity[n.ID])
 		n.Tablets, n.Replicas, n.Under = "?", "?", "?"
 		if at := slices.IndexFunc(whole.Nodes, func(h health.Node) bool { return h.ID == n.ID }); at >= 0 {
 			h := &whole.Nodes[at]
@@ -67,7 +69,7 @@ func nodesPage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &content{Title: "Nodes", Template: "nodes.html", Section: "Nodes", Data: nodeTableOf(health.Of(ctx, q.Client), nodes)}, nil
+	return &content{Title: "Nodes", Template: "nodes.html", Section: "Nodes", Data: nodeTableOf(health.Of(ctx, q.Client), nodes, activityOf(ctx, q.Client, nodes))}, nil
 }
 
 // nodeView is what the page of a node shows.
@@ -95,7 +97,7 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := nodeTableOf(health.Of(ctx, q.Client), nodes)
+	all := nodeTableOf(health.Of(ctx, q.Client), nodes, nil)
 	x := &nodeView{nodeRow: all[slices.IndexFunc(all, func(r nodeRow) bool { return r.ID == n.ID })]}
 	s, err := q.Nodes().Status(ctx, n.RPC)
 	if err != nil {
