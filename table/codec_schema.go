@@ -30,13 +30,16 @@ func decodeGC(d *wire.Decoder) (GCPolicy, error) {
 }
 
 // AppendFamily encodes a family as a map with the keys name, id, and, if they are not the defaults,
-// gc and group.
+// gc, group and aggregate.
 func AppendFamily(e *wire.Encoder, f *Family) {
 	n := 2
 	if f.GC.Kind != GCNone {
 		n++
 	}
 	if f.Group != "" {
+		n++
+	}
+	if f.Aggregate != AggregateNone {
 		n++
 	}
 	e.Map(n)
@@ -51,6 +54,10 @@ func AppendFamily(e *wire.Encoder, f *Family) {
 	if f.Group != "" {
 		e.Str("group")
 		e.Str(f.Group)
+	}
+	if f.Aggregate != AggregateNone {
+		e.Str("aggregate")
+		e.Str(f.Aggregate.String())
 	}
 }
 
@@ -70,6 +77,10 @@ func decodeFamily(d *wire.Decoder) (Family, error) {
 			f.GC, err = decodeGC(d)
 		case "group":
 			f.Group = d.Str()
+		case "aggregate":
+			if name := d.Bytes(); d.Err() == nil {
+				f.Aggregate, err = ParseAggregate(string(name))
+			}
 		default:
 			d.Skip()
 		}
@@ -161,8 +172,8 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 }
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
-// written. Format 2 has the granularity, and 3 the deletion protection.
-const schemaFormat = 3
+// written. Format 2 has the granularity, 3 the deletion protection, and 4 aggregate families.
+const schemaFormat = 4
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
 // not the defaults, format, granularity and deletion_protection.
@@ -173,6 +184,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if s.Protected {
 		format, keys = 3, keys+1
+	}
+	if s.hasAggregates() {
+		format = 4
 	}
 	if format > 1 {
 		e.Map(keys + 1)

@@ -26,6 +26,9 @@ func (s *Service) MutateRow(ctx context.Context, req *bigtablepb.MutateRowReques
 	if err != nil {
 		return nil, err
 	}
+	if err := checkToken(req.Idempotency, req.Mutations); err != nil {
+		return nil, err
+	}
 	m, repeat, err := rowMutation(req.RowKey, req.Mutations)
 	if err != nil {
 		return nil, err
@@ -70,6 +73,9 @@ func convertEntries(from []*bigtablepb.MutateRowsRequest_Entry) *entries {
 	e := &entries{make([]*client.RowMutation, 0, n), make([]int, 0, n), make([]errcode.Repeat, n), make([]error, n)}
 	for i, f := range from {
 		var m *client.RowMutation
+		if e.errs[i] = checkToken(f.Idempotency, f.Mutations); e.errs[i] != nil {
+			continue
+		}
 		if m, e.repeat[i], e.errs[i] = rowMutation(f.RowKey, f.Mutations); e.errs[i] != nil {
 			continue
 		}

@@ -316,6 +316,29 @@ func TestListAndDelete(t *testing.T) {
 	}
 }
 
+const sumOfInts = `aggregate_type {input_type {int64_type {}} sum {}}`
+
+// TestValueTypes: aggregates of integers survive, and all other types are rejected.
+func TestValueTypes(t *testing.T) {
+	for _, a := range []table.Aggregate{table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax} {
+		if got, err := aggregateOf(valueTypeOf(a)); got != a || err != nil {
+			t.Errorf("%v: %v, %v", a, got, err)
+		}
+	}
+	for text, want := range map[string]codes.Code{
+		`bytes_type {}`: codes.Unimplemented, `int64_type {}`: codes.Unimplemented, `aggregate_type {}`: codes.InvalidArgument,
+		`aggregate_type {sum {}}`: codes.InvalidArgument, `aggregate_type {input_type {string_type {}} max {}}`: codes.InvalidArgument,
+		`aggregate_type {input_type {int64_type {}} hllpp_unique_count {}}`:                  codes.Unimplemented,
+		`aggregate_type {input_type {int64_type {encoding {ordered_code_bytes {}}}} sum {}}`: codes.Unimplemented,
+		`aggregate_type {input_type {int64_type {encoding {big_endian_bytes {}}}} min {}}`:   codes.OK,
+		`aggregate_type {input_type {int64_type {}} state_type {int64_type {}} max {}}`:      codes.OK,
+	} {
+		if _, err := aggregateOf(parse(t, &adminpb.Type{}, text)); status.Code(err) != want {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+}
+
 func TestModifyColumnFamilies(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -330,7 +353,12 @@ func TestModifyColumnFamilies(t *testing.T) {
 		{`modifications {id: "a" drop: true} modifications {id: "a" drop: true}`, codes.NotFound, "a:versions=1 b:none"},
 		{`modifications {id: "a" drop: false}`, codes.InvalidArgument, "a:versions=1 b:none"},
 		{`modifications {id: "a"}`, codes.InvalidArgument, "a:versions=1 b:none"},
-		{`modifications {id: "a" update {} update_mask {paths: "value_type"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {} update_mask {paths: "value_type"}}`, codes.OK, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {value_type {int64_type {}}} update_mask {paths: "value_type"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {value_type {` + sumOfInts + `}} update_mask {paths: "value_type"}}`, codes.InvalidArgument, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {} update_mask {paths: "other"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+		{`modifications {id: "s" create {value_type {` + sumOfInts + `}}} modifications {id: "s" update {gc_rule {max_num_versions: 3}}}
+			modifications {id: "s" update {value_type {` + sumOfInts + `}} update_mask {paths: "value_type"}}`, codes.OK, "a:versions=1 b:none s:versions=3"},
 	} {
 		one := table.MaxVersions(1)
 		schema, err := table.NewSchema("t", 1).Apply(table.FamilySpec{Name: "a", GC: &one}, table.FamilySpec{Name: "b"})

@@ -192,7 +192,7 @@ func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *
 		t.ColumnFamilies = map[string]*adminpb.ColumnFamily{}
 		for i := range schema.Families {
 			f := &schema.Families[i]
-			t.ColumnFamilies[f.Name] = &adminpb.ColumnFamily{GcRule: ruleOf(&f.GC)}
+			t.ColumnFamilies[f.Name] = &adminpb.ColumnFamily{GcRule: ruleOf(&f.GC), ValueType: valueTypeOf(f.Aggregate)}
 		}
 	}
 	if view == adminpb.Table_REPLICATION_VIEW || view == adminpb.Table_ENCRYPTION_VIEW || view == adminpb.Table_FULL {

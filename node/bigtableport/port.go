@@ -79,6 +79,12 @@ func Open(cfg Config) (*Port, error) {
 				return nil, nil, err
 			}
 			return c.Tables(), c.Nodes(), nil
+		}, OpenRights: func(ctx context.Context) (bigtableadmin.Caller, bigtableadmin.Grants, error) {
+			c, err := callerOf(ctx).client(ctx, true)
+			if err != nil {
+				return nil, nil, err
+			}
+			return c, c.Grants(), nil
 		}},
 	})
 	go p.serve(cfg.Guard(l, max(1, server.ConnsMax(cfg.MemoryBytes)/strangersShare))) // ends with Close

@@ -20,12 +20,14 @@ import (
 //	form 1  a cell with its own timestamp   + sequence number
 //	form 2  a cell with the server's        + the record's time + sequence number
 //	form 3  a deletion                      + sequence number
+//	form 4  an operand with its timestamp   + sequence number
 //
 // Form numbers are append-only.
 const (
 	formCell       = 1
 	formServerCell = 2
 	formDeletion   = 3
+	formOperand    = 4
 )
 
 // ErrBadBody means that a record's body is damaged.
@@ -58,6 +60,9 @@ func AppendMutation(dst, scratch []byte, m *table.Mutation, f *table.Family) (_,
 		if m.Timestamp == table.ServerTimestamp {
 			form, trim, needTime = formServerCell, 16, true
 		}
+	case table.OpAdd, table.OpMerge:
+		suffix = ikey.AppendOperand(ikey.AppendColumn(suffix, m.Qualifier), m.Timestamp, seqPlaceholder)
+		form = formOperand
 	case table.OpDeleteColumn:
 		suffix = ikey.AppendDeleteColumn(ikey.AppendColumn(suffix, m.Qualifier), seqPlaceholder)
 		end, _ := m.End.Bound() // Validate rejects a bound of 0, which means no bound on disk
@@ -98,7 +103,7 @@ func EachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key
 		}
 		scratch = append(append(scratch[:0], row...), suffix...)
 		switch form {
-		case formCell, formDeletion:
+		case formCell, formDeletion, formOperand:
 		case formServerCell:
 			scratch = binary.BigEndian.AppendUint64(scratch, ^uint64(time))
 		default:
