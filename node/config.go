@@ -39,6 +39,8 @@ type Config struct {
 	SlowRequest time.Duration
 	// BigtableSessions makes clients of that API use sessions for point reads and row mutations.
 	BigtableSessions bool
+	// BigtableStrictLimits rejects requests of that API beyond the limits of Google's service.
+	BigtableStrictLimits bool
 
 	// MemoryBytes is the memory that the node may use. Zero means a quarter of
 	// the machine's; at least 256 MiB.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,15 +18,15 @@ import (
 // aggregateEnv is an env whose compactions are those that the test asks for.
 type aggregateEnv struct {
 	*env
-	merge bool // the next Compact merges the newest two files of a group
+	// merge makes the next compaction merge the newest two files of a group.
+	merge atomic.Bool
 }
 
 func newAggregateEnv(t testing.TB, specs ...string) *aggregateEnv {
 	e := &aggregateEnv{}
 	cfg := Config{MajorPeriod: 1000 * time.Hour, CompactionBytesPerSecond: -1}
 	cfg.pick = func(sizes []int64, _ int) (from, to int) {
-		if n := len(sizes); e.merge && n >= 2 {
-			e.merge = false
+		if n := len(sizes); n >= 2 && e.merge.CompareAndSwap(true, false) {
 			return n - 2, n
 		}
 		return 0, 0
@@ -43,7 +44,7 @@ func (e *aggregateEnv) pass(gap int) {
 	if gap == 0 {
 		return
 	}
-	e.merge = gaps[gap] == "merge"
+	e.merge.Store(gaps[gap] == "merge")
 	if err := e.Compact(e.t.Context(), testTable, gaps[gap] == "major"); err != nil {
 		e.t.Fatal(err)
 	}

@@ -21,7 +21,10 @@ func (s *Service) ModifyColumnFamilies(ctx context.Context, req *adminpb.ModifyC
 	}
 	changes := make([]table.Change, len(req.Modifications))
 	for i, m := range req.Modifications {
-		if changes[i], err = familyChange(m); err != nil {
+		if changes[i], err = familyChange(m); err == nil {
+			err = s.checkModification(m)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

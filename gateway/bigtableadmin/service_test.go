@@ -227,6 +227,46 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestStrictLimits: with the limits of Google's service, names and rules just beyond them are rejected, and are accepted without.
+func TestStrictLimits(t *testing.T) {
+	rules := strings.Repeat(`rules {max_num_versions: 3}`, 120) // of 4 bytes each
+	family := func(name, rule string) string {
+		return `table {column_families {key: "` + name + `" value {gc_rule {` + rule + `}}}}`
+	}
+	for text, good := range map[string]bool{
+		`table_id: "` + strings.Repeat("x", 50) + `"`: true,
+		`table_id: "` + strings.Repeat("x", 51) + `"`: false,
+		`table_id: "-x"`: false,
+		`table_id: "x" ` + family("a-.b", `max_age {nanos: 1000000}`):                                       true,
+		`table_id: "x" ` + family(".a", ``):                                                                 false,
+		`table_id: "x" ` + family("a", `max_age {nanos: 999000}`):                                           false,
+		`table_id: "x" ` + family("a", `union {rules {max_num_versions: 1} rules {max_age {nanos: 1000}}}`): false,
+		`table_id: "x" ` + family("a", `union {`+rules+`}`):                                                 false,
+	} {
+		for _, strict := range []bool{false, true} {
+			f := &fakeCluster{tables: map[string]*table.Schema{}}
+			s := f.service()
+			s.cfg.StrictLimits = strict
+			req := parse(t, &adminpb.CreateTableRequest{}, text)
+			req.Parent = parent
+			_, err := s.CreateTable(t.Context(), req)
+			tooMany := strings.Contains(text, rules) // for the cluster, too
+			if want := !tooMany && (good || !strict); (err == nil) != want {
+				t.Errorf("strict %v, %.200s: %v", strict, text, err)
+			}
+			for name, family := range req.GetTable().GetColumnFamilies() {
+				schema := table.NewSchema("t", 1)
+				f.tables["t"] = schema
+				_, err := s.ModifyColumnFamilies(t.Context(), &adminpb.ModifyColumnFamiliesRequest{Name: parent + "/tables/t",
+					Modifications: []*adminpb.ModifyColumnFamiliesRequest_Modification{{Id: name, Mod: &adminpb.ModifyColumnFamiliesRequest_Modification_Create{Create: family}}}})
+				if want := !tooMany && (good || !strict); (err == nil) != want {
+					t.Errorf("strict %v, family of %.200s: %v", strict, text, err)
+				}
+			}
+		}
+	}
+}
+
 func TestCreateTable(t *testing.T) {
 	f := &fakeCluster{tables: map[string]*table.Schema{}}
 	s := f.service()

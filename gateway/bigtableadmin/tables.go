@@ -37,10 +37,15 @@ func (s *Service) openTable(ctx context.Context, name string) (Tables, names.Tab
 func (s *Service) CreateTable(ctx context.Context, req *adminpb.CreateTableRequest) (*adminpb.Table, error) {
 	in, err := names.ParseInstance(req.Parent)
 	if err == nil {
-		err = (names.Limits{}).CheckTableID(req.TableId)
+		err = names.Limits{Strict: s.cfg.StrictLimits}.CheckTableID(req.TableId)
 	}
 	if err != nil {
 		return nil, errcode.Convert(err, errcode.Once)
+	}
+	for name, f := range req.GetTable().GetColumnFamilies() {
+		if err := s.checkFamily(name, f); err != nil {
+			return nil, err
+		}
 	}
 	spec, err := newTable(req.Table)
 	if err != nil {

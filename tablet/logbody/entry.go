@@ -107,7 +107,7 @@ func EachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key
 		case formServerCell:
 			scratch = binary.BigEndian.AppendUint64(scratch, ^uint64(time))
 		default:
-			return scratch, fmt.Errorf("%w: entry of form %d", ErrBadBody, form)
+			return scratch, fmt.Errorf("%w: entry of form %d, which this version does not know", ErrBadBody, form)
 		}
 		scratch = binary.BigEndian.AppendUint64(scratch, ^seq)
 		if err := f(scratch, value); err != nil {
