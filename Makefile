@@ -36,12 +36,12 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-bigtable test-ansible soak simulate scale fuzz mutants hostile clean network promtool
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-bigtable test-ansible soak simulate scale fuzz mutants hostile clean network promtool browser
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
 
-test: build network promtool
+test: build network promtool browser
 	$(GO) vet ./...
 	$(GO) test -timeout 14m ./test/faults ./node ./test/simulation ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
@@ -123,6 +123,10 @@ network:
 # what ./node checks its metrics with
 promtool:
 	@scripts/need.sh 'promtool --version' prometheus
+
+# what ./test/console opens pages with. Where Debian's package cannot be had, those tests state that they are skipped.
+browser:
+	@scripts/need.sh 'chromium --version' chromium || echo 'no Chromium: ./test/console does not test scripts and styles'
 
 fuzz:
 	scripts/fuzz.sh $(T)

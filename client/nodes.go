@@ -11,6 +11,13 @@ import (
 type (
 	// NodeInfo is a node of the cluster.
 	NodeInfo = api.NodeInfo
+	// Activity is what a node has done lately.
+	Activity = api.Activity
+	// SlowRequests are requests to a node that took long, and SlowRequest is one of them.
+	SlowRequests = api.SlowRequests
+	SlowRequest  = api.SlowRequest
+	// AuditLines are the last lines of an audit log.
+	AuditLines = api.AuditLines
 	// RaftStatus is the state of the lock service.
 	RaftStatus = api.RaftStatus
 	// RaftServer is a member of the lock service's Raft group.
@@ -31,6 +38,42 @@ func (n Nodes) List(ctx context.Context) (nodes []NodeInfo, err error) {
 		return err
 	})
 	return nodes, err
+}
+
+// Status returns the counters and gauges of the node at an address, NodeInfo.RPC. Errors: those of
+// Client.Status.
+func (n Nodes) Status(ctx context.Context, addr string) (*Status, error) {
+	s := &api.Status{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return s, n.calls.do(ctx, &call{method: api.MethodStatus, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// Activity returns what the node at an address, NodeInfo.RPC, has done in the last hour. Errors: those
+// of Client.Status.
+func (n Nodes) Activity(ctx context.Context, addr string) (*Activity, error) {
+	a := &api.Activity{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return a, n.calls.do(ctx, &call{method: api.MethodActivity, dest: to, safe: true, encode: req.Append, decode: a.Decode})
+}
+
+// SlowRequests returns the last requests of the node at an address, NodeInfo.RPC, that took long. It requires
+// the right to read the cluster: the result has row keys. Errors: ErrPermission, and those of Client.Status.
+func (n Nodes) SlowRequests(ctx context.Context, addr string) (*SlowRequests, error) {
+	s := &api.SlowRequests{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return s, n.calls.do(ctx, &call{method: api.MethodSlowRequests, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// AuditLog returns the last lines of an audit log of the node at an address, NodeInfo.RPC: audit, table-admins
+// or refusals. It requires the right to administer the cluster. Errors: ErrPermission, and those of Client.Status.
+func (n Nodes) AuditLog(ctx context.Context, addr, log string) (*AuditLines, error) {
+	a := &api.AuditLines{}
+	req := api.NamesRequest{Names: []string{log}}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return a, n.calls.do(ctx, &call{method: api.MethodAuditLog, dest: to, safe: true, encode: req.Append, decode: a.Decode})
 }
 
 // Drain drains a node, given by its id or name, so that it may be stopped. It does not wait for the

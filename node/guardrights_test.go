@@ -68,6 +68,9 @@ var requiredRights = map[string]string{
 	"compact_tablet": adminTable,
 
 	"status":           watchCluster,
+	"activity":         watchCluster,
+	"slow_requests":    readCluster,
+	"audit_log":        adminCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,

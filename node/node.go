@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/node/activity"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/backups"
@@ -47,6 +48,8 @@ import (
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/signin"
+	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
@@ -128,9 +131,13 @@ type Node struct {
 	users       *users.Service
 	nodeAdmin   *nodeadmin.Service
 	status      *status.Service
+	activity    *activity.Service
+	slow        *slowlog.Log
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
 	bigtable    *bigtableport.Port // nil if there is none
+	// consoleUsers has the clients of the console's users; nil without an HTTP port.
+	consoleUsers *signin.Users
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -360,6 +367,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
 	errs = append(errs, n.monitor.Close())
+	n.consoleUsers.Close()
 	n.changes.End(ctx)
 	n.data.Close()
 	n.blobs.Close()

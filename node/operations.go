@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/node/activity"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/nodeadmin"
+	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
@@ -22,6 +24,13 @@ func (n *Node) newOperations() {
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, FS: n.cfg.FS, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: n.candidate.Master,
 		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.blockStore.Store})
+	n.slow = slowlog.New(n.cfg.Name, n.cfg.SlowRequest)
+	n.activity = activity.New(activity.Config{Name: n.cfg.Name, RPC: func() rpc.Stats { return n.rpc.Stats() }, Commits: func() int64 {
+		if !n.life.serving.Load() {
+			return 0
+		}
+		return n.tabletServer.Stats().Log.Commits
+	}})
 	n.monitor = monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
 		HTTP: n.cfg.HTTP, Profiles: n.cfg.Profiles, Advertise: n.cfg.Advertise, Transport: func() *certs.Transport { return n.security },
 		Authenticate: func(ctx context.Context, caller *authz.Subject, text string) error {

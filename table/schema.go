@@ -268,3 +268,13 @@ const DroppedPrefix = "~"
 
 // IsDropped reports whether a name is that of a dropped table. Requests of users must not find a table by it.
 func IsDropped(name string) bool { return strings.HasPrefix(name, DroppedPrefix) }
+
+// ShownName returns the name under which people know a table: for a dropped one, the name that it had, with a note.
+func ShownName(name string) string {
+	if IsDropped(name) {
+		if parts := strings.SplitN(name, ".", 3); len(parts) == 3 { // its id, and when it was dropped
+			return parts[2] + " (dropped)"
+		}
+	}
+	return name
+}

@@ -22,7 +22,8 @@ const module = "github.com/steledb/stele/"
 var allowed = map[string][]string{
 	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta", "security"},
 	"gateway":  {"client", "rpc"}, // Google's API, in front of a client
-	"node":     {"gateway", "master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
+	"console":  {"client"},        // pages, in front of a client
+	"node":     {"console", "gateway", "master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
 	"master":   {"client", "blobfs", "raftmeta", "rpc"},
 	"tablet":   {"client", "blobfs", "raftmeta", "rpc"},
 	"client":   {"rpc", "security"},
@@ -163,11 +164,15 @@ var services = map[string][]string{
 	"actfor":       {"authz", "method", "reply"},
 	"tokenauth":    {"advertise", "authz", "hostgate", "method"},
 	"bigtableport": {"actfor", "advertise", "authz", "tokenauth"},
+	"signin":       {"actfor", "advertise", "authz", "certs"},
 	"usage":        {"authz", "metarows", "method", "metric", "namespace", "peers", "reply"},
 	"users":        {"authz", "certs", "changes", "method", "namespace", "reply"},
 	"assign":       {"backup", "command", "metarows", "namespace", "roots"},
 	"enrol":        {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
 	"quotas":       {"authz", "changes", "command", "method", "metric", "namespace", "peers", "quota", "reply"},
+	"auditlog":     {"authz", "method", "reply"},
+	"slowlog":      {"authz", "method", "reply"},
+	"activity":     {"authz", "method", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},
 	"tabletadmin":  {"authz", "command", "members", "metarows", "method", "namespace", "peers", "reply"},
 	"tabletserver": {"authz", "budget", "command", "metarows", "method", "namespace", "reply", "roots"},

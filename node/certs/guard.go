@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -83,27 +82,25 @@ func (t *Transport) ServesPlain(l net.Listener) bool {
 	return t == nil || ok && tcp.IP.IsLoopback()
 }
 
-// GuardHTTP makes a listener that other machines can reach use TLS, and its handler reject requests for which may returns an error,
-// except for the open paths. At most strangersMax connections have no certificate.
-func (t *Transport) GuardHTTP(l net.Listener, server *http.Server, strangersMax int, refused func(net.Addr, error),
-	may func(*http.Request, pki.Peer) (status int, err error), open ...string) net.Listener {
+// GuardHTTP makes a listener that other machines can reach use TLS, and a server's requests have their peers (PeerOf). At most strangersMax
+// connections have no certificate.
+func (t *Transport) GuardHTTP(l net.Listener, server *http.Server, strangersMax int, refused func(net.Addr, error)) net.Listener {
 	if t.ServesPlain(l) {
 		return l
 	}
-	type peerKey struct{}
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, peerKey{}, c.(*pki.Conn).Peer)
 	}
-	h := server.Handler
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, _ := r.Context().Value(peerKey{}).(pki.Peer)
-		if !slices.Contains(open, r.URL.Path) {
-			if status, err := may(r, peer); err != nil {
-				http.Error(w, err.Error(), status)
-				return
-			}
-		}
-		h.ServeHTTP(w, r)
-	})
 	return t.Guard(l, strangersMax, refused)
 }
+
+type peerKey struct{}
+
+// PeerOf returns the peer of a request to a guarded server; that of a request without TLS is anonymous.
+func PeerOf(r *http.Request) pki.Peer {
+	peer, _ := r.Context().Value(peerKey{}).(pki.Peer)
+	return peer
+}
+
+// IsTLS reports whether a request to a guarded server came by TLS.
+func IsTLS(r *http.Request) bool { return r.Context().Value(peerKey{}) != nil }

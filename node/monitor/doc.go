@@ -1,4 +1,4 @@
-// Package monitor is the HTTP port of a node: its metrics, whether it lives and is ready, and Go's profiles. It also probes the node's parts
+// Package monitor is the HTTP port of a node: its metrics, whether it lives and is ready, Go's profiles, and the console. It also probes the node's parts
 // for a supervisor of the process (Alive).
 //
 //	path           reports
@@ -6,9 +6,10 @@
 //	/healthz       200 unless the process has failed
 //	/readyz        200 while the node serves
 //	/debug/pprof/  profiles: on a port with TLS, and where Config.Profiles adds them
+//	others         the console
 //
-// A port on loopback and that of an open node serve plain HTTP, to requests for this host only. Any other port uses TLS, and all pages but
-// health need a right (see Authorize).
+// A port on loopback and that of an open node serve plain HTTP, to requests for this host only. Any other port uses TLS, and
+// metrics and profiles need a right (see Authorize). The console authenticates its users itself, on all ports.
 //
 // # Goroutines
 //

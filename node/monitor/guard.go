@@ -7,9 +7,23 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 )
+
+// guarded rejects requests that come by TLS and may not see the page.
+func (sv *Service) guarded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if certs.IsTLS(r) {
+			if status, err := sv.Authorize(r, certs.PeerOf(r)); err != nil {
+				http.Error(w, err.Error(), status)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
 
 // Authorize returns nil if a request may see the node's pages: from a node, or from a principal with the right to monitor the cluster and with
 // a certificate or an access token, sent as a bearer. Otherwise it returns the HTTP status.

@@ -34,8 +34,9 @@ const (
 	profilesPath   = "/debug/pprof/"
 )
 
-// bound bounds what clients can take of a server. refused is called for connections that are closed to admit others.
-func bound(s *http.Server, log *slog.Logger, refused func(net.Addr, error)) {
+// bound bounds what clients can take of a server. A POST may have a body of formBytesMax, other requests none. refused is called for connections
+// that are closed to admit others.
+func bound(s *http.Server, formBytesMax int64, log *slog.Logger, refused func(net.Addr, error)) {
 	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = headerTime, idleTime, headerBytesMax
 	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	s.ConnState = newConns(connsMax, refused).note
@@ -45,10 +46,12 @@ func bound(s *http.Server, log *slog.Logger, refused func(net.Addr, error)) {
 		paced := &pacedWriter{ResponseWriter: w, to: http.NewResponseController(w), until: time.Now().Add(answerTime)}
 		paced.pace()
 		defer paced.pace() // for buffered bytes
-		if r.ContentLength != 0 {
+		if r.Method == http.MethodPost && 0 <= r.ContentLength && r.ContentLength <= formBytesMax {
+			_ = paced.to.SetReadDeadline(time.Now().Add(headerTime))
+		} else if r.ContentLength != 0 {
 			// The server would read the rest of the body before it answers.
 			_ = paced.to.SetReadDeadline(time.Now())
-			http.Error(paced, "no page takes a body", http.StatusRequestEntityTooLarge)
+			http.Error(paced, fmt.Sprintf("no page takes this body: only a form of at most %d bytes", formBytesMax), http.StatusRequestEntityTooLarge)
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, profilesPath) {

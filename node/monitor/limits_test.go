@@ -142,8 +142,8 @@ func onWebStage(t *testing.T, test func(s *webStage)) {
 						s.refused++
 					}
 				}
-				l := sec.GuardHTTP(s, server, connsMax/2, refused, func(*http.Request, pki.Peer) (int, error) { return 0, nil })
-				bound(server, slog.New(slog.DiscardHandler), refused)
+				l := sec.GuardHTTP(s, server, connsMax/2, refused)
+				bound(server, 0, slog.New(slog.DiscardHandler), refused)
 				var wait sync.WaitGroup
 				wait.Go(func() { _ = server.Serve(l) })
 				t.Cleanup(func() {

@@ -34,7 +34,7 @@ func (sv *Service) serveProfiles() error {
 		return fmt.Errorf("listen for profiles: %w", err)
 	}
 	sv.profiles = &http.Server{Handler: profiles()}
-	bound(sv.profiles, sv.Log, sv.Refused)
+	bound(sv.profiles, 0, sv.Log, sv.Refused)
 	sv.Background.Go(func() {
 		if err := sv.profiles.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			sv.Log.Error("profile server failed", "err", err)

@@ -35,6 +35,9 @@ type Config struct {
 	// Authenticate checks an access token, and adds its user to the caller.
 	Authenticate func(ctx context.Context, caller *authz.Subject, text string) error
 	Authz        *authz.Authorizer
+	// Console serves all other pages; nil: there are none. It authenticates its users. FormBytesMax bounds the bodies of requests to it.
+	Console      http.Handler
+	FormBytesMax int64
 	// Refused is called for connections that are rejected or closed to admit others.
 	Refused func(from net.Addr, err error)
 
@@ -97,7 +100,7 @@ func (sv *Service) serveHTTP() error {
 	}
 	sv.addr = l.Addr()
 	l = sv.handle(l)
-	bound(sv.http, sv.Log, sv.Refused)
+	bound(sv.http, sv.FormBytesMax, sv.Log, sv.Refused)
 	sv.Background.Go(func() {
 		if err := sv.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			sv.Log.Error("HTTP server failed", "err", err)
@@ -109,20 +112,22 @@ func (sv *Service) serveHTTP() error {
 // handle creates the server of a listener, and returns the listener to serve.
 func (sv *Service) handle(l net.Listener) net.Listener {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(sv.Registry(), promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce}))
+	mux.Handle("GET /metrics", sv.guarded(promhttp.HandlerFor(sv.Registry(), promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})))
 	mux.HandleFunc("GET /healthz", sv.live)
 	mux.HandleFunc("GET /readyz", sv.ready)
+	if sv.Console != nil {
+		mux.Handle("/", sv.Console) // it authenticates its users
+	}
 	transport := sv.Transport()
 	plain := transport.ServesPlain(l)
 	if !plain || sv.Profiles == ProfilesOnHTTP {
-		mux.Handle("GET "+profilesPath, profiles())
+		mux.Handle("GET "+profilesPath, sv.guarded(profiles()))
 	}
 	sv.http = &http.Server{Handler: mux}
 	if plain {
 		sv.http.Handler = checkHost(mux, sv.hosts())
-		return l
 	}
-	return transport.GuardHTTP(l, sv.http, connsMax/2, sv.Refused, sv.Authorize, "/healthz", "/readyz")
+	return transport.GuardHTTP(l, sv.http, connsMax/2, sv.Refused)
 }
 
 // live reports liveness: 200 unless the process has failed. A node that starts, stops or has lost the lock service recovers by

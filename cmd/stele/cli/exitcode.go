@@ -87,6 +87,9 @@ func SilentExit(code int) error {
 	return &Fault{Code: code, Err: errors.New("done"), quiet: true}
 }
 
+// IsSilentExit reports whether an error only sets the exit code.
+func IsSilentExit(err error) bool { return err != nil && FaultOf(err).quiet }
+
 // FaultOf returns err as a fault. Unknown errors get ExitError and no hint.
 func FaultOf(err error) *Fault {
 	var f *Fault

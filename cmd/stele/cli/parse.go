@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/table"
 )
 
@@ -76,46 +77,13 @@ func unitHint(s string, names []string) string {
 }
 
 // FormatSize formats n bytes with a binary unit.
-func FormatSize(n int64) string {
-	const step = 1024
-	if n < step && n > -step {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	v, unit := float64(n)/step, 0
-	for math.Abs(v) >= 999.5 && unit < 4 {
-		v /= step
-		unit++
-	}
-	digits := 1
-	if v == math.Trunc(v) || math.Abs(v) >= 99.95 {
-		digits = 0
-	}
-	return strconv.FormatFloat(v, 'f', digits, 64) + " " + []string{"KiB", "MiB", "GiB", "TiB", "PiB"}[unit]
-}
+func FormatSize(n int64) string { return text.Size(n) }
 
 // FormatCount formats n with thousands separators.
-func FormatCount(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
-}
+func FormatCount(n int64) string { return text.Count(n) }
 
 // Plural returns "1 row", "2 rows", "3 families".
-func Plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
-		return FormatCount(n) + " " + stem + "ies"
-	}
-	return FormatCount(n) + " " + what + "s"
-}
+func Plural(n int64, what string) string { return text.Plural(n, what) }
 
 // ParseDuration parses a duration such as 90s, 36h or 30d.
 func ParseDuration(s string) (time.Duration, error) {
@@ -147,15 +115,8 @@ func ParseMoment(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, Usagef("", "%q is not a time such as 2026-11-21T10:00:00Z, 1795254000000000 (microseconds) or 2h (ago)", s)
 }
 
-// FormatMoment formats a timestamp so that ParseMoment parses it. Small numbers stay numbers: they are
-// version numbers, not times.
-func FormatMoment(micros int64) string {
-	const year = 365 * 24 * int64(time.Hour/time.Microsecond)
-	if micros < year || micros > 8000*year {
-		return strconv.FormatInt(micros, 10)
-	}
-	return time.UnixMicro(micros).UTC().Format("2006-01-02T15:04:05.000000Z")
-}
+// FormatMoment formats a timestamp so that ParseMoment parses it.
+func FormatMoment(micros int64) string { return text.Moment(micros) }
 
 // text returns an argument, unescaped with --escaped.
 func (a *App) text(arg string) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
 )
 
 // nodeChangeJSON is the --json form of a change to a node.
@@ -142,7 +143,7 @@ func removeNode(a *cli.App, cmd *cobra.Command, n *client.NodeInfo, force, yes, 
 // describeNode returns a node's name, id, address, roles and state, for the question before a removal.
 func describeNode(n *client.NodeInfo) string {
 	role := ""
-	if r := nodeRole(n); r != "" {
+	if r := health.Role(n); r != "" {
 		role = ", " + strings.ReplaceAll(r, ",", " and ")
 	}
 	return fmt.Sprintf("node %s (%s at %s%s, %s for %s)", cli.NodeName(n), n.ID, cli.OrElse(n.RPC, "an unknown address"), role,

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -284,8 +285,8 @@ func drainStore(s *client.StoreStatus, id string) (*client.NodeStore, string) {
 // tabletsOn returns the number of tablets on a node: those that METADATA places there, and the root
 // tablet, which METADATA does not contain.
 func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes []client.NodeInfo) (int64, error) {
-	held := map[string]int64{}
-	if err := (&clusterStatus{}).countTablets(ctx, c, held); err != nil {
+	held, err := health.Tablets(ctx, c)
+	if err != nil {
 		return 0, err
 	}
 	info, err := c.Tables().Describe(ctx, metadata.Name)

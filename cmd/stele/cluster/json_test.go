@@ -6,6 +6,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/cli/clitest"
+	"github.com/steledb/stele/internal/health"
 )
 
 func TestNodesJSON(t *testing.T) {
@@ -29,6 +30,17 @@ func TestStatusJSON(t *testing.T) {
 	known := clitest.Fill(&client.Status{})
 	known.Counting = false
 	for name, s := range map[string]*client.Status{"status": s, "status-counted": known, "status-empty": {}} {
-		clitest.Golden(t, name, func(a *cli.App) error { return printStatus(a, clitest.Received(t, s), &clusterStatus{}) })
+		clitest.Golden(t, name, func(a *cli.App) error { return printStatus(a, clitest.Received(t, s), &health.Cluster{}) })
+	}
+}
+
+// While nodes count their extents, the number of under-replicated ones is null, not 0.
+func TestStatusJSONWhileExtentsAreCounted(t *testing.T) {
+	s := &client.Status{Counting: true}
+	if j := statusOf(s); j.UnderReplicated != nil {
+		t.Errorf("under_replicated is %d while it is counted", *j.UnderReplicated)
+	}
+	if s.Counting = false; *statusOf(s).UnderReplicated != 0 {
+		t.Errorf("under_replicated is %d", *statusOf(s).UnderReplicated)
 	}
 }

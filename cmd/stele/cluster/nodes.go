@@ -12,6 +12,8 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 )
 
 func nodeCommand(a *cli.App) *cobra.Command {
@@ -52,7 +54,7 @@ node has been in its state.`,
 			var nodes []client.NodeInfo
 			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				if nodes, err = c.Nodes().List(ctx); err == nil {
-					markLeader(ctx, c, nodes)
+					health.MarkLeader(ctx, c, nodes)
 				}
 				return err
 			})
@@ -73,34 +75,6 @@ func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err er
 	return nodes, err
 }
 
-// leaderTimeout is the timeout of markLeader.
-const leaderTimeout = 3 * time.Second
-
-// markLeader marks the leader and the master among nodes by the status of the Raft group, if no node is
-// marked as leader. If there is no answer, neither is known.
-func markLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
-	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
-	defer cancel()
-	s, err := c.Nodes().RaftStatus(ctx)
-	if err != nil {
-		s = &client.RaftStatus{}
-	}
-	applyRaftStatus(nodes, s)
-}
-
-// applyRaftStatus marks the leader and the master by the status of the Raft group. Without a leader there
-// is no master.
-func applyRaftStatus(nodes []client.NodeInfo, s *client.RaftStatus) {
-	led := s.Leader != ""
-	for i := range nodes {
-		nodes[i].Leader = nodes[i].ID == s.Leader
-		nodes[i].Master = led && (nodes[i].Master || s.Master == nodes[i].ID)
-	}
-}
-
 func listNodes(a *cli.App, nodes []client.NodeInfo) error {
 	slices.SortStableFunc(nodes, func(x, y client.NodeInfo) int { return strings.Compare(x.Name, y.Name) })
 	if a.JSON {
@@ -115,7 +89,7 @@ func listNodes(a *cli.App, nodes []client.NodeInfo) error {
 	g := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
 	for i := range nodes {
 		n := &nodes[i]
-		g.Add(n.Name, n.ID, n.Zone, nodeState(n), nodeRole(n), n.RPC, n.Version, cli.Size(n.FreeBytes), cli.FormatLoad(n.Load), formatSeconds(n.SinceSeconds))
+		g.Add(n.Name, n.ID, n.Zone, nodeState(n), health.Role(n), n.RPC, n.Version, cli.Size(n.FreeBytes), cli.FormatLoad(n.Load), formatSeconds(n.SinceSeconds))
 	}
 	return a.Print(g)
 }
@@ -174,22 +148,7 @@ func nodeState(n *client.NodeInfo) string {
 	return state
 }
 
-// nodeRole returns the roles of a node, separated by commas. A leader is a voter, which is omitted.
-func nodeRole(n *client.NodeInfo) string {
-	var roles []string
-	switch {
-	case n.Leader:
-		roles = append(roles, "leader")
-	case n.Voter:
-		roles = append(roles, "voter")
-	}
-	if n.Master {
-		roles = append(roles, "master")
-	}
-	return strings.Join(roles, ",")
-}
-
-func formatSeconds(s float64) string { return formatUptime(time.Duration(s * float64(time.Second))) }
+func formatSeconds(s float64) string { return text.Uptime(time.Duration(s * float64(time.Second))) }
 
 func nodeShowCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
@@ -226,7 +185,7 @@ func showNode(a *cli.App, n *client.NodeInfo) error {
 	g.Add("name", name)
 	g.Add("id", n.ID)
 	g.Add("state", fmt.Sprintf("%s for %s", cli.OrElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds)))
-	g.Add("role", strings.ReplaceAll(nodeRole(n), ",", ", "))
+	g.Add("role", strings.ReplaceAll(health.Role(n), ",", ", "))
 	g.Add("draining", cli.YesNo(n.Draining))
 	g.Add("zone", n.Zone)
 	g.Add("clients and nodes", n.RPC)

@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli/clitest"
+	"github.com/steledb/stele/internal/health"
 )
 
 // threeNodes is a healthy cluster.
@@ -57,7 +58,7 @@ func TestNoMasterWithoutALeader(t *testing.T) {
 	} {
 		nodes := threeNodes()
 		nodes[1].Leader = false
-		applyRaftStatus(nodes, &test.s)
+		health.ApplyRaftStatus(nodes, &test.s)
 		leader, master := "", ""
 		for _, n := range nodes {
 			if n.Leader {

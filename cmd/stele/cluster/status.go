@@ -10,6 +10,8 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 )
 
 const statusLong = `Show whether the node serves requests, the nodes of its cluster, and its own figures.
@@ -31,11 +33,12 @@ cluster are not served; 3 it cannot be reached; 7 it did not answer in time. Wit
 
 const statusExample = `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
+  stele status --watch
   stele status --strict && ./upgrade-next-host
   stele status --json | jq -r .state`
 
 func statusCommand(a *cli.App) *cobra.Command {
-	strict := false
+	strict, watched, every := false, false, 2*time.Second
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the state of the cluster and of a node",
@@ -43,11 +46,23 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Example: statusExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return showStatus(ctx, a, c, strict)
+			if !watched {
+				return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+					return showStatus(ctx, a, c, strict)
+				})
+			}
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return watch(ctx, a, every, 0, func() error {
+					if err := showStatus(ctx, a, c, false); err != nil && !cli.IsSilentExit(err) {
+						return err
+					}
+					return nil // it is not healthy, which is what is watched
+				})
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&watched, "watch", false, "show it again and again, until Ctrl-C or while the node cannot be reached")
+	cmd.Flags().DurationVar(&every, "interval", every, "time between two views of --watch")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
 	return cmd
 }
@@ -59,15 +74,15 @@ func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) 
 	if err != nil {
 		return err
 	}
-	whole := clusterOf(ctx, c)
+	whole := health.Of(ctx, c)
 	if err := printStatus(a, s, whole); err != nil {
 		return err
 	}
-	if whole.unserved() > 0 {
+	if whole.NotServed() > 0 {
 		a.Hint(unservedHint)
 	}
-	state, _ := clusterState(s, whole)
-	if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
+	state, _ := health.State(s, whole)
+	if s.Ready && whole.NotServed() == 0 && (!strict || state == health.Healthy) {
 		return nil
 	}
 	return cli.SilentExit(cli.ExitUnhealthy)
@@ -115,7 +130,7 @@ type statusJSON struct {
 	MajorCompactions   int64               `json:"major_compactions"`
 	Disks              []client.DiskStatus `json:"disks"`
 
-	Whole *clusterStatus `json:"whole"`
+	Whole *clusterJSON `json:"whole"`
 }
 
 func statusOf(s *client.Status) statusJSON {
@@ -136,24 +151,24 @@ func statusOf(s *client.Status) statusJSON {
 	return j
 }
 
-func printStatus(a *cli.App, s *client.Status, whole *clusterStatus) error {
+func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 	if a.JSON {
 		j := statusOf(s)
-		j.Whole = whole
-		j.State, _ = clusterState(s, whole)
+		j.Whole = jsonOf(whole)
+		j.State, _ = health.State(s, whole)
 		return a.PrintJSON(j)
 	}
 	fmt.Fprintf(a.Out, "%s\n", statusSentence(a, s, whole))
-	for _, t := range whole.problemLines() {
+	for _, t := range whole.Problems() {
 		fmt.Fprintf(a.Out, "%s\n", cli.EscapeLines(t))
 	}
 	fmt.Fprintln(a.Out)
 	figures := cli.NewGrid("FIGURE", "VALUE")
 	figures.Add("node", named(s.Node, s.NodeID))
-	figures.Add("role", strings.ReplaceAll(nodeRole(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
+	figures.Add("role", strings.ReplaceAll(health.Role(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
 	figures.Add("cluster", s.Cluster+ofNodes(s))
 	figures.Add("version", s.Version)
-	figures.Add("up", formatUptime(s.Uptime))
+	figures.Add("up", text.Uptime(s.Uptime))
 	figures.Add("memtables", cli.FormatSize(s.MemtableBytes)+" of "+cli.FormatSize(s.MemtableBytesMax))
 	figures.Add("caches", cli.FormatSize(s.CacheBytes))
 	figures.Add("block cache", hitRate(s.CacheHits, s.CacheMisses))
@@ -178,68 +193,16 @@ func printStatus(a *cli.App, s *client.Status, whole *clusterStatus) error {
 		}
 		disks.Add(state, cli.Size(d.UsedBytes), cli.Size(d.FreeBytes), cli.Size(d.TotalBytes), d.Path)
 	}
-	return a.PrintAll(whole.grid(), figures, disks)
-}
-
-// logSettles is the time after a node's start in which its commit log may have fewer replicas than it
-// should. Nodes that were down when the log was created get an extent of it about ten seconds later.
-const logSettles = 30 * time.Second
-
-// The states of a cluster; the first word of a status.
-const (
-	stateHealthy   = "healthy"
-	stateDegraded  = "degraded"  // the node serves, and something needs repair or attention
-	stateUnhealthy = "unhealthy" // the node does not serve
-)
-
-// clusterState returns the state, and the rest of the first line of a status.
-func clusterState(s *client.Status, whole *clusterStatus) (state, text string) {
-	if !s.Ready {
-		return stateUnhealthy, ": node " + s.Node + " does not serve: " + cli.OrElse(s.Reason, "no reason given")
-	}
-	text = fmt.Sprintf(": node %s serves %s in %s", s.Node, cli.Plural(s.Tables, "table"), cli.Plural(s.Tablets, "tablet"))
-	if s.Nodes > 1 {
-		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // at least the node that answered
-		text += fmt.Sprintf("; %d of %s alive", alive, cli.Plural(s.Nodes, "node"))
-	}
-	faults := stateFaults(s, whole)
-	if len(faults) > 0 {
-		text += "; " + strings.Join(faults, "; ")
-	}
-	if len(faults) > 0 || s.NodesAlive < s.Nodes || len(whole.Unreachable) > 0 {
-		return stateDegraded, text
-	}
-	return stateHealthy, text
-}
-
-// stateFaults lists why a cluster that serves is degraded, besides nodes that are down.
-func stateFaults(s *client.Status, whole *clusterStatus) (faults []string) {
-	add := func(is bool, format string, args ...any) {
-		if is {
-			faults = append(faults, fmt.Sprintf(format, args...))
-		}
-	}
-	add(whole.unserved() > 0, "%s of the cluster not served", cli.Plural(whole.unserved(), "tablet"))
-	add(s.Counting, "under-replicated extents not counted yet")
-	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", cli.Plural(s.UnderReplicated, "extent"))
-	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, cli.Plural(s.Replicas, "node"))
-	retired := 0
-	for _, d := range s.Disks {
-		if d.Retired {
-			retired++
-		}
-	}
-	add(retired > 0, "%d of %s failed", retired, cli.Plural(int64(len(s.Disks)), "data folder"))
-	return faults
+	return a.PrintAll(gridOf(whole), figures, disks)
 }
 
 // stateStyles are the colours of the states.
-var stateStyles = map[string]cli.Style{stateHealthy: cli.StyleGood, stateDegraded: cli.StyleHint, stateUnhealthy: cli.StyleError}
+var stateStyles = map[string]cli.Style{health.Healthy: cli.StyleGood, health.Degraded: cli.StyleHint, health.Unhealthy: cli.StyleError}
 
 // statusSentence returns the first line of a status.
-func statusSentence(a *cli.App, s *client.Status, whole *clusterStatus) string {
-	state, text := clusterState(s, whole)
-	return a.Paint(a.OutTTY, stateStyles[state], state) + cli.EscapeText(text)
+func statusSentence(a *cli.App, s *client.Status, whole *health.Cluster) string {
+	state, rest := health.State(s, whole)
+	return a.Paint(a.OutTTY, stateStyles[state], state) + cli.EscapeText(rest)
 }
 
 // ofNodes returns ", N nodes"; empty if the number is unknown.
@@ -263,15 +226,4 @@ func hitRate(hits, misses int64) string {
 		return "no requests yet"
 	}
 	return fmt.Sprintf("%.1f%% hits", 100*float64(hits)/float64(hits+misses))
-}
-
-func formatUptime(d time.Duration) string {
-	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%s %dh %dm", cli.Plural(int64(days), "day"), hours, minutes)
-	case hours > 0:
-		return fmt.Sprintf("%dh %dm", hours, minutes)
-	}
-	return d.Round(time.Second).String()
 }

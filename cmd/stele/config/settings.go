@@ -67,6 +67,7 @@ var Settings = []Setting{
 	{Key: "reserve", Usage: "`size` of the disk space to keep free in each data folder; half of it is reserved for METADATA and for work that frees space", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
 	{Key: "extent_size", Usage: "`size` of the extents of blobs and commit logs, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node preallocates about ten extents for logs", example: "64MiB", check: checkExtentSize},
 	{Key: "name", Usage: "`name` of the node", initial: "", unset: "the host name", example: "host1"},
+	{Key: "slow_request", Usage: "`duration` from which a request is among the slow ones that the console and stele requests show", initial: "200ms", example: "1s", check: checkDuration},
 	{Key: "drain_timeout", Usage: "`duration` for requests in progress to finish when the node stops", initial: "30s", check: checkDuration},
 	{Key: "log_format", Usage: "`format` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
 	{Key: "log_level", Usage: "minimum `level` to log: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
@@ -340,6 +341,7 @@ func (c *Config) NodeConfig() (node.Config, error) {
 		cfg.Profiles = s
 	}
 	cfg.Encryption = masterkeys.Source{File: c.Text("encryption_key_file"), Command: c.Text("encryption_key_command")}
+	cfg.SlowRequest, _ = cli.ParseDuration(c.Text("slow_request")) // validate has checked it
 	cfg.AuditTo = auditTo(c.Text("audit_to"))
 	cfg.VoterStable, _ = cli.ParseDuration(c.Text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {

@@ -79,7 +79,7 @@ func createSample(ctx context.Context, addr string) error {
 func ports(b *strings.Builder, n *node.Node) {
 	fmt.Fprintf(b, "  clients  %s\n", n.RPCAddr())
 	if n.HTTPAddr() != "" {
-		fmt.Fprintf(b, "  metrics  http://%s/metrics\n", n.HTTPAddr())
+		fmt.Fprintf(b, "  console  http://%s\n", n.HTTPAddr())
 	}
 	if n.BigtableAddr() != "" {
 		fmt.Fprintf(b, "  bigtable export BIGTABLE_EMULATOR_HOST=%s\n", n.BigtableAddr())

@@ -261,7 +261,7 @@ func (d *devCluster) banner(temporary bool) {
 	for _, n := range d.nodes {
 		fmt.Fprintf(&b, "  %s  clients %s", n.name, n.listen)
 		if n.http != "off" {
-			fmt.Fprintf(&b, "  metrics http://%s/metrics", n.http)
+			fmt.Fprintf(&b, "  console http://%s", n.http)
 		}
 		fmt.Fprintf(&b, "  process %d\n", n.pid())
 	}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// Activity is the result of activity: what a node has done in each of the last intervals. All series
+// are equally long and end at the same time, the oldest interval first.
+type Activity struct {
+	Node       string `json:"node"` // its name
+	IntervalMS int64  `json:"interval_ms"`
+	EndMS      int64  `json:"end_ms"` // end of the last interval, in ms since 1970
+	// Reads, Scans and Writes are requests: reads of rows by key, batches of scans, and changes of
+	// rows. Commits are changes that were made durable here.
+	Reads   []int64 `json:"reads"`
+	Scans   []int64 `json:"scans"`
+	Writes  []int64 `json:"writes"`
+	Commits []int64 `json:"commits"`
+	// ReadMeanUS and the others are times from the arrival of a read by key, or of a change, to its
+	// answer, in µs; -1 if there was none. The 99th percentile is rounded up to a power of two.
+	ReadMeanUS  []int64 `json:"read_mean_us"`
+	ReadP99US   []int64 `json:"read_p99_us"`
+	WriteMeanUS []int64 `json:"write_mean_us"`
+	WriteP99US  []int64 `json:"write_p99_us"`
+	// BytesIn and BytesOut are those of the node's port, Errors those of these reads, scans and writes.
+	BytesIn  []int64 `json:"bytes_in"`
+	BytesOut []int64 `json:"bytes_out"`
+	Errors   []int64 `json:"errors"`
+}
+
+// ActivityIntervalsMax is the number of intervals that a node keeps.
+const ActivityIntervalsMax = 240
+
+// Series returns all series, in a fixed order.
+func (a *Activity) Series() []*[]int64 {
+	return []*[]int64{&a.Reads, &a.Scans, &a.Writes, &a.Commits, &a.ReadMeanUS, &a.ReadP99US, &a.WriteMeanUS, &a.WriteP99US, &a.BytesIn, &a.BytesOut, &a.Errors}
+}
+
+// ints is an array of integers.
+type ints struct {
+	all  *[]int64
+	what string
+	max  int64
+}
+
+func (s *ints) clear() { *s.all = []int64{} }
+
+func (s *ints) append(e *wire.Encoder) {
+	e.Array(len(*s.all))
+	for _, n := range *s.all {
+		e.Int(n)
+	}
+}
+
+func (s *ints) decode(d *wire.Decoder) error {
+	return decodeList(d, s.what, s.max, func() error {
+		*s.all = append(*s.all, d.Int())
+		return d.Err()
+	})
+}
+
+func (a *Activity) fields() fields {
+	fs := fields{{"node", &a.Node}, {"interval_ms", &a.IntervalMS}, {"end_ms", &a.EndMS}}
+	keys := []string{"reads", "scans", "writes", "commits", "read_mean_us", "read_p99_us", "write_mean_us", "write_p99_us", "bytes_in", "bytes_out", "errors"}
+	for i, s := range a.Series() {
+		fs = append(fs, field{keys[i], &ints{s, keys[i], ActivityIntervalsMax}})
+	}
+	return fs
+}
+
+// Append encodes the result.
+func (a *Activity) Append(e *wire.Encoder) { a.fields().append(e) }
+
+// Decode decodes the result.
+func (a *Activity) Decode(d *wire.Decoder) error {
+	*a = Activity{}
+	if err := a.fields().decode(d); err != nil {
+		return err
+	}
+	for _, s := range a.Series() {
+		if len(*s) != len(a.Reads) {
+			return malformed("series of %d and of %d intervals", len(*s), len(a.Reads))
+		}
+	}
+	if a.IntervalMS <= 0 {
+		return fmt.Errorf("interval of %d ms: %w", a.IntervalMS, malformed("activity"))
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+)
+
+// clusterTimeout bounds the requests for the status of other nodes; what has not arrived by then is
+// reported as unknown. A node waits 3 s for another node's part of the block store.
+const clusterTimeout = 5 * time.Second
+
+// Cluster is the state of the cluster as one node sees it.
+type Cluster struct {
+	Nodes []Node `json:"nodes"`
+	// The numbers of tablets in METADATA, including its own. Nil if METADATA cannot be read.
+	Tablets    *int64   `json:"tablets"`
+	Unassigned *int64   `json:"unassigned"`
+	Recovering *int64   `json:"recovering"` // tablets that wait for commit logs of dead servers
+	Recoveries []string `json:"recoveries"` // these servers
+	// Unserved is the number of tablets that no server has served for some seconds, as the master
+	// reports it.
+	Unserved        *int64                  `json:"unserved"`
+	UnservedTablets []client.UnservedTablet `json:"-"`
+	Under           *int64                  `json:"under_replicated"`
+	Unknown         []string                `json:"unknown"` // missing information, each with the cause
+	// Unreachable lists the nodes that membership lists as alive and that did not answer.
+	Unreachable []UnreachableNode `json:"unreachable"`
+	UsedUp      []ExhaustedQuota  `json:"used_up_quotas"`
+}
+
+// UnreachableNode is a node that membership lists as alive and that did not answer.
+type UnreachableNode struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
+	// AliveForS is the time in seconds since membership listed the node as alive. Membership takes
+	// some seconds to detect a failure.
+	AliveForS float64 `json:"alive_for_s"`
+}
+
+// ExhaustedQuota is a quota of bytes without capacity left.
+type ExhaustedQuota struct {
+	Of    string `json:"of"` // table or user
+	Name  string `json:"name"`
+	Used  int64  `json:"used_bytes"`
+	Limit int64  `json:"limit_bytes"`
+}
+
+// Node is a node with its tablets and its part of the block store. What is unknown is nil.
+type Node struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// StateForS is the time in seconds that the node has been in this state, by membership.
+	StateForS float64 `json:"state_for_s"`
+	Voter     bool    `json:"voter"`
+	Leader    bool    `json:"leader"`
+	Master    bool    `json:"master"`
+	Draining  bool    `json:"draining"`
+	Load      float64 `json:"load"`
+	Tablets   *int64  `json:"tablets"`
+	Bytes     *int64  `json:"bytes"` // of replicas that it holds
+	Under     *int64  `json:"under_replicated"`
+}
+
+// Of returns the state of the cluster. What cannot be read within clusterTimeout is nil, and
+// listed in Unknown.
+func Of(ctx context.Context, c *client.Client) *Cluster {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}}
+	x.add(ask(ctx, c, x))
+	return x
+}
+
+// answers are what the nodes answered.
+type answers struct {
+	nodes    []client.NodeInfo
+	store    *client.StoreStatus
+	unserved *client.UnservedTablets
+	quotas   []client.Quota
+	held     map[string]int64 // tablets by node
+
+	nodesErr, storeErr, unservedErr, quotasErr, tabletsErr error
+}
+
+// ask sends all requests at once. Those for METADATA add what they find to x.
+func ask(ctx context.Context, c *client.Client, x *Cluster) *answers {
+	a := &answers{held: map[string]int64{}}
+	var requests sync.WaitGroup
+	requests.Go(func() {
+		if a.nodes, a.nodesErr = c.Nodes().List(ctx); a.nodesErr == nil {
+			MarkLeader(ctx, c, a.nodes)
+		}
+	})
+	requests.Go(func() { a.store, a.storeErr = c.BlockStore().Status(ctx) })
+	requests.Go(func() { a.unserved, a.unservedErr = c.Tablets().Unserved(ctx) })
+	requests.Go(func() { a.quotas, a.quotasErr = c.Quotas().List(ctx) })
+	requests.Go(func() { a.tabletsErr = x.countTablets(ctx, c, a.held) })
+	requests.Wait()
+	return a
+}
+
+func (x *Cluster) add(a *answers) {
+	x.unknown("list of nodes", a.nodesErr)
+	x.unknown("placement of tablets: METADATA does not answer", a.tabletsErr)
+	x.unknown("unserved tablets", a.unservedErr)
+	x.unknown("state of the block store", a.storeErr)
+	if !errors.Is(a.quotasErr, client.ErrPermission) { // without the right to see quotas, report none
+		x.unknown("exhausted quotas", a.quotasErr)
+	}
+	x.addQuotas(a.quotas)
+	if a.unservedErr == nil {
+		x.addUnserved(a.unserved)
+	}
+	for i := range a.nodes {
+		n := &a.nodes[i]
+		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
+		if a.tabletsErr == nil {
+			count := a.held[n.ID]
+			j.Tablets = &count
+		}
+		x.Nodes = append(x.Nodes, j)
+	}
+	if a.storeErr == nil {
+		x.addStore(a.store)
+	}
+}
+
+func (x *Cluster) unknown(what string, err error) {
+	if err != nil {
+		x.Unknown = append(x.Unknown, what+": "+err.Error())
+	}
+}
+
+// countTablets reads METADATA, and counts the tablets of each node.
+func (x *Cluster) countTablets(ctx context.Context, c *client.Client, held map[string]int64) error {
+	all, unassigned, recovering := int64(0), int64(0), int64(0)
+	s := c.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Places()))
+	defer s.Close()
+	for s.Next() {
+		all++
+		r, err := metadata.Decode(s.Row())
+		if err != nil {
+			unassigned++
+			x.unknown("placement of a tablet", err)
+			continue
+		}
+		if r.Unassigned() {
+			unassigned++
+		}
+		if len(r.Recoveries) > 0 {
+			recovering++
+		}
+		x.addRecoveries(r.Recoveries)
+		node, _, _ := strings.Cut(r.Server, ".")
+		held[node]++
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	x.Tablets, x.Unassigned, x.Recovering = &all, &unassigned, &recovering
+	return nil
+}
+
+// addRecoveries adds the dead servers whose commit logs a tablet waits for.
+func (x *Cluster) addRecoveries(servers []string) {
+	for _, dead := range servers {
+		if !slices.Contains(x.Recoveries, dead) {
+			x.Recoveries = append(x.Recoveries, dead)
+		}
+	}
+}
+
+// addStore adds the nodes' reports on their parts of the block store.
+func (x *Cluster) addStore(s *client.StoreStatus) {
+	under := int64(0)
+	var counting []string
+	for i := range s.Nodes {
+		p := &s.Nodes[i]
+		at := slices.IndexFunc(x.Nodes, func(n Node) bool { return n.ID == p.Node })
+		if p.Error != "" {
+			if at >= 0 && x.Nodes[at].State == api.NodeAlive {
+				x.Unreachable = append(x.Unreachable, UnreachableNode{p.Node, p.Name, p.Error, x.Nodes[at].StateForS})
+				x.Unknown = append(x.Unknown, fmt.Sprintf("state of the block store on node %s: %s", p.Name, p.Error))
+			}
+			continue
+		}
+		if at >= 0 {
+			x.Nodes[at].Bytes = &p.Bytes
+		}
+		if !p.Known {
+			counting = append(counting, p.Name)
+			continue
+		}
+		under += p.Under
+		if at >= 0 {
+			x.Nodes[at].Under = &p.Under
+		}
+	}
+	if len(counting) > 0 {
+		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+StillCounting)
+		return
+	}
+	x.Under = &under
+}
+
+// addQuotas adds the quotas of bytes that are exhausted. Rate quotas refill, so they are left out.
+func (x *Cluster) addQuotas(quotas []client.Quota) {
+	for i := range quotas {
+		q := &quotas[i]
+		for _, b := range q.Bounds {
+			if b.Kind == api.QuotaBytes && b.Used >= b.Limit {
+				x.UsedUp = append(x.UsedUp, ExhaustedQuota{q.Of, q.Name, b.Used, b.Limit})
+			}
+		}
+	}
+}

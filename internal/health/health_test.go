@@ -1,0 +1,119 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+// sentence returns the first line of a status.
+func sentence(s *client.Status, x *Cluster) string {
+	state, rest := State(s, x)
+	return state + rest
+}
+
+// A status counts unserved tablets, lists some with the cause, and is not healthy.
+func TestStatusListsUnserved(t *testing.T) {
+	u := &client.UnservedTablets{Total: 9, Tablets: []client.UnservedTablet{
+		{Table: "t", End: []byte("m"), Node: "a", Server: "a.7", Since: 90 * time.Second, Tries: 12, Error: "a file is damaged"},
+		{Table: "t", Start: []byte("m"), Since: 7 * time.Second, Error: "no server"},
+	}}
+	for range 5 {
+		u.Tablets = append(u.Tablets, client.UnservedTablet{Table: strings.Repeat("x", 3), Error: "e"})
+	}
+	one := int64(1)
+	x := &Cluster{Nodes: []Node{{ID: "a", Name: "n1", State: api.NodeAlive}}, Tablets: &one, Unassigned: &one}
+	x.addUnserved(u)
+	got := x.Problems()
+	want := []string{
+		`not served: table t, rows from (first) to "m", for 1m30s; assigned to node n1 (server a.7) in METADATA; 12 attempts failed, the last: a file is damaged`,
+		`not served: table t, rows from "m" to (last), for 7s; not assigned in METADATA: no server`,
+	}
+	if len(got) != unservedShown+1 || got[0] != want[0] || got[1] != want[1] || got[5] != "not served: 4 tablets more" {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
+	if got := sentence(s, x); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
+		t.Errorf("%s", got)
+	}
+	if got := sentence(s, &Cluster{}); !strings.HasPrefix(got, "healthy: ") {
+		t.Errorf("%s", got)
+	}
+}
+
+// A status lists problems and unknowns, and nothing else.
+func TestClusterProblems(t *testing.T) {
+	number := func(n int64) *int64 { return &n }
+	x := &Cluster{
+		Nodes:   []Node{{ID: "a", Name: "n1", State: api.NodeAlive, Tablets: number(3)}, {ID: "b", Name: "n2", State: api.NodeAlive, Tablets: number(0)}},
+		Tablets: number(3), Unassigned: number(0), Recovering: number(0),
+	}
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Bytes: 5, Under: 2}, {Node: "b", Known: true, Under: 1}}})
+	if got := x.Problems(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
+		t.Errorf("%q, %+v", got, x)
+	}
+	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7"}
+	x.Nodes[1].State, x.Nodes[1].Tablets = api.NodeDead, number(4)
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Name: "n1", Error: "silent"}, {Node: "b", Name: "n2", Error: "dead"}}})
+	got := strings.Join(x.Problems(), "\n")
+	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7", "block store on node n1: silent"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "n2: dead") {
+		t.Errorf("a dead node's state is reported as unknown:\n%s", got)
+	}
+}
+
+// A node that does not answer is not counted as alive, even if membership has not detected its failure.
+func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
+	x := &Cluster{Nodes: []Node{
+		{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive, StateForS: 61.4}, {ID: "c", Name: "n3", State: api.NodeAlive},
+	}}
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{
+		{Node: "a", Name: "n1", Known: true}, {Node: "b", Name: "n2", Error: "connection refused"}, {Node: "c", Name: "n3", Known: true},
+	}})
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
+	if got, want := sentence(s, x), "degraded: node n1 serves 0 tables in 0 tablets; 2 of 3 nodes alive"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := strings.Join(x.Problems(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q in it", got, want)
+	}
+}
+
+// Only exhausted quotas of bytes are reported; rates refill.
+func TestUsedUpQuotas(t *testing.T) {
+	x := &Cluster{}
+	x.addQuotas([]client.Quota{
+		{Of: "table", Name: "web", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 21 << 10}}},
+		{Of: "user", Name: "ann", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 1}, {Kind: api.QuotaReadOps, Limit: 0, Used: 0}}},
+		{Of: "user", Name: "bob", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: -1}}},
+	})
+	if got := strings.Join(x.Problems(), "\n"); got != "the quota of table web is exhausted: 21 KiB of 20 KiB; only deletions are accepted" {
+		t.Errorf("%q", got)
+	}
+	if state, _ := State(&client.Status{Ready: true, Nodes: 1, NodesAlive: 1}, x); state != Healthy {
+		t.Errorf("a user's quota makes the cluster %s", state)
+	}
+}
+
+// While nodes count their extents after a change of membership, the number of under-replicated
+// extents is unknown, not 0.
+func TestStatusWhileExtentsAreCounted(t *testing.T) {
+	x := &Cluster{Nodes: []Node{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
+	store := &client.StoreStatus{ReplicationFactor: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
+	x.addStore(store)
+	want := "unknown: number of under-replicated extents: n2 still counting, after a node has joined or left"
+	if got := x.Problems(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {
+		t.Errorf("%q, %+v", got, x)
+	}
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2, Counting: true}
+	if got := sentence(s, &Cluster{}); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; under-replicated extents not counted yet" {
+		t.Errorf("%s", got)
+	}
+}

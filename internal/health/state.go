@@ -1,0 +1,63 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/text"
+)
+
+// logSettles is the time after a node's start in which its commit log may have fewer replicas than it
+// should. Nodes that were down when the log was created get an extent of it about ten seconds later.
+const logSettles = 30 * time.Second
+
+// The states of a cluster; the first word of a status.
+const (
+	Healthy   = "healthy"
+	Degraded  = "degraded"  // the node serves, and something needs repair or attention
+	Unhealthy = "unhealthy" // the node does not serve
+)
+
+// State returns the state, and the rest of the first line of a status.
+func State(s *client.Status, whole *Cluster) (state, sentence string) {
+	if !s.Ready {
+		return Unhealthy, ": node " + s.Node + " does not serve: " + cmp.Or(s.Reason, "no reason given")
+	}
+	sentence = fmt.Sprintf(": node %s serves %s in %s", s.Node, text.Plural(s.Tables, "table"), text.Plural(s.Tablets, "tablet"))
+	if s.Nodes > 1 {
+		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // at least the node that answered
+		sentence += fmt.Sprintf("; %d of %s alive", alive, text.Plural(s.Nodes, "node"))
+	}
+	faults := faultsOf(s, whole)
+	if len(faults) > 0 {
+		sentence += "; " + strings.Join(faults, "; ")
+	}
+	if len(faults) > 0 || s.NodesAlive < s.Nodes || len(whole.Unreachable) > 0 {
+		return Degraded, sentence
+	}
+	return Healthy, sentence
+}
+
+// faultsOf lists why a cluster that serves is degraded, besides nodes that are down.
+func faultsOf(s *client.Status, whole *Cluster) (faults []string) {
+	add := func(is bool, format string, args ...any) {
+		if is {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	add(whole.NotServed() > 0, "%s of the cluster not served", text.Plural(whole.NotServed(), "tablet"))
+	add(s.Counting, "under-replicated extents not counted yet")
+	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", text.Plural(s.UnderReplicated, "extent"))
+	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, text.Plural(s.Replicas, "node"))
+	retired := 0
+	for _, d := range s.Disks {
+		if d.Retired {
+			retired++
+		}
+	}
+	add(retired > 0, "%d of %s failed", retired, text.Plural(int64(len(s.Disks)), "data folder"))
+	return faults
+}

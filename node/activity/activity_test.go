@@ -1,0 +1,65 @@
+package activity
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"context"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+)
+
+// TestSums (AC1): each series has the growth of its counter in each interval, for at most an hour.
+func TestSums(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stats rpc.Stats
+		read := rpc.MethodStats{Method: api.MethodRead}
+		write := rpc.MethodStats{Method: api.MethodMutate, Errors: map[string]uint64{"conflict": 0}}
+		commits := int64(0)
+		s := New(Config{Name: "n1", RPC: func() rpc.Stats {
+			stats.Methods = []rpc.MethodStats{read, write, {Method: api.MethodPing, Requests: 7}}
+			return stats
+		}, Commits: func() int64 { return commits }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx); close(done) }()
+		synctest.Wait()
+		for i := range api.ActivityIntervalsMax + 3 {
+			for j := range 200 { // of which two take 1 ms, and the others 4 µs
+				bucket, d := 2, 4*time.Microsecond
+				if j > 197 {
+					bucket, d = 10, time.Millisecond
+				}
+				read.Requests++
+				read.Time += d
+				read.Latency[bucket]++
+			}
+			commits += int64(i)
+			write.Errors["conflict"]++
+			stats.BytesIn += 10
+			time.Sleep(interval)
+			synctest.Wait()
+		}
+		cancel()
+		<-done
+		a := s.kept()
+		last := len(a.Reads) - 1
+		if len(a.Reads) != api.ActivityIntervalsMax || a.Reads[0] != 200 || a.Commits[0] != 3 || a.Commits[last] != api.ActivityIntervalsMax+2 || a.Errors[last] != 1 || a.BytesIn[0] != 10 {
+			t.Errorf("%+v", a)
+		}
+		if a.ReadP99US[0] != 4 || a.ReadMeanUS[0] != 13 || a.WriteP99US[0] != -1 || a.Scans[0] != 0 {
+			t.Errorf("reads: p99 %d, mean %d; writes: p99 %d", a.ReadP99US[0], a.ReadMeanUS[0], a.WriteP99US[0])
+		}
+		var e wire.Encoder
+		a.Append(&e)
+		var got api.Activity
+		d := wire.NewDecoder(e.Bytes())
+		if err := got.Decode(&d); err != nil || got.EndMS != a.EndMS || !slices.Equal(got.Commits, a.Commits) {
+			t.Errorf("%v: %+v", err, got)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// allPages are the addresses of all pages.
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/requests", "/backups", "/users", "/quotas"}
+
+// secret is in a row that only some users may see.
+const secret = "com.secret"
+
+// TestStrangers (CO1): without a credential, and with a wrong one, only the page to sign in is shown, and nothing is changed.
+func TestStrangers(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0"} { // without TLS, and with it
+		t.Run(address, func(t *testing.T) {
+			c := startSecured(t, address)
+			c.create("web", secret)
+			for _, v := range []*visitor{c.visitor(nil), withCookie(c, "x"), withCookie(c, strings.Repeat("A", 64))} {
+				for _, path := range allPages {
+					p := v.get(path)
+					p.want(t, http.StatusOK, "Sign in", "!"+secret, "!"+c.node.ID())
+					if p.path != "/signin" {
+						t.Errorf("%s led to %s", path, p.path)
+					}
+				}
+				p := v.post("/nodes/"+c.node.ID()+"/drain", nil)
+				p.want(t, http.StatusOK, "Sign in")
+				r := good(http.NewRequestWithContext(t.Context(), http.MethodGet, c.address("/tables"), nil))
+				r.Header.Set("Accept", "text/event-stream")
+				v.do(r).want(t, http.StatusUnauthorized)
+			}
+			c.visitor(nil).post("/signin", url.Values{"token": {"wrong"}}).want(t, http.StatusUnauthorized, "not an access token", "Sign in")
+			nodes, err := c.admin.Nodes().List(t.Context())
+			if err != nil || nodes[0].Draining {
+				t.Errorf("a stranger has drained the node: %v", err)
+			}
+		})
+	}
+}
+
+// withCookie returns a visitor with a cookie of its own making.
+func withCookie(c *cluster, value string) *visitor {
+	v := c.visitor(nil)
+	v.http.Jar.SetCookies(good(url.Parse(c.address("/"))), []*http.Cookie{{Name: "stele_console", Value: value}})
+	return v
+}
+
+// TestSignIn: a user signs in with a token, sees what it may, and stays signed in until it signs out, or the token is revoked.
+func TestSignIn(t *testing.T) {
+	c := startSecured(t, "127.0.0.1:0")
+	c.create("web", secret)
+	c.create("own", "a row")
+	operator, reader := c.user("operator", "", "admin,monitor"), c.user("reader", "own", "read")
+
+	v := c.visitor(nil)
+	p := v.post("/signin", url.Values{"token": {" " + operator + "\n"}, "to": {"/tables"}})
+	p.want(t, http.StatusOK, "operator", "Sign out", `href="/tables/web"`)
+	if p.path != "/tables" {
+		t.Errorf("led to %s", p.path)
+	}
+	for _, path := range allPages {
+		if path != "/nodes/x" {
+			v.get(path).want(t, http.StatusOK, "operator")
+		}
+	}
+	for _, to := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, ""} {
+		if p := c.visitor(nil).post("/signin", url.Values{"token": {operator}, "to": {to}}); p.path != "/" {
+			t.Errorf("%q led to %s", to, p.path)
+		}
+	}
+
+	r := c.visitor(nil)
+	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/requests": http.StatusForbidden, "/backups": http.StatusForbidden} {
+		r.get(path).want(t, status, "!"+secret)
+	}
+	r.post("/nodes/"+c.node.ID()+"/drain", nil).want(t, http.StatusForbidden)
+	r.get("/users").want(t, http.StatusOK, "You are <b>reader</b>", "!operator")
+
+	v.get("/audit").want(t, http.StatusOK, "create_table", "admin", "table web", "!"+operator)
+	refusals := v.get("/audit?log=refusals&q=drain")
+	for range 100 { // they are written within two seconds
+		if strings.Contains(refusals.text, "drain_node") {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+		refusals = v.get("/audit?log=refusals&q=drain")
+	}
+	refusals.want(t, http.StatusOK, "reader", "drain_node", "permission_denied")
+	v.get("/audit?log=none").want(t, http.StatusBadRequest)
+	v.post("/signout", nil).want(t, http.StatusOK, "Paste an access token")
+	v.get("/tables").want(t, http.StatusOK, "Paste an access token")
+	if err := c.admin.Users().Revoke(t.Context(), "reader"); err != nil {
+		t.Fatal(err)
+	}
+	r.get("/tables/own/row").want(t, http.StatusOK, "Paste an access token", "!a row")
+}
+
+// TestCredentials: a certificate of a user, and a token as a bearer, need no cookie; a node's certificate is no user's.
+func TestCredentials(t *testing.T) {
+	c := startSecured(t, "0.0.0.0:0")
+	c.create("web", "a row")
+	cred, _, err := c.admin.Users().Add(t.Context(), "ann", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := c.user("ann", "web", "read")
+	c.visitor(cred).get("/tables/web/row").want(t, http.StatusOK, "a row", "ann")
+	r := good(http.NewRequestWithContext(t.Context(), http.MethodGet, c.address("/tables/web/row"), nil))
+	r.Header.Set("Authorization", "Bearer "+token)
+	c.visitor(nil).do(r).want(t, http.StatusOK, "a row")
+	p := c.visitor(nil).post("/signin", url.Values{"token": {token}, "to": {"/users"}})
+	p.want(t, http.StatusOK, "You are <b>ann</b>")
+	for _, cookie := range p.header["Set-Cookie"] {
+		t.Error("the page after signing in sets " + cookie)
+	}
+}
