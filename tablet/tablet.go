@@ -301,7 +301,12 @@ func (c *clearing) save() error {
 	c.next.checkAfter(old)
 	moment.Pass("before rows are cleared in METADATA", "")
 	if err := t.meta.changes.settle(func(context.Context, bool) error {
-		_, err := t.meta.save(c.next)
+		next := c.next
+		if planted.On(planted.ClearNotSaved) {
+			next = cloneMeta(next)
+			next.Cleared = old.Cleared
+		}
+		_, err := t.meta.save(next)
 		return err
 	}); err != nil {
 		t.meta.closed = t.meta.closed || errors.Is(err, ErrClosed) // the outcome is unknown

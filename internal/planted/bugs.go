@@ -122,6 +122,8 @@ const (
 	// VersionsReappear: a version that was collected because newer ones existed is live again once these were deleted. Breaks: what a
 	// read returns does not depend on compactions.
 	VersionsReappear Bug = "versions-reappear"
+	// ClearNotSaved: a range of rows that is cleared is not recorded in METADATA. Breaks: cleared rows stay cleared on all later servers.
+	ClearNotSaved Bug = "clear-not-saved"
 	// SplitWithoutBounds: the parts of a split tablet include all rows of its files instead of only
 	// their own. Breaks: deleted rows stay deleted.
 	SplitWithoutBounds Bug = "split-without-bounds"
@@ -238,6 +240,9 @@ const (
 	// TokenForEver: the record of an access token is read once for each connection. Breaks: a revoked
 	// token is not valid any more.
 	TokenForEver Bug = "token-for-ever"
+	// KeptTableDiscarded: servers treat a table that was dropped and is kept as one that was dropped for good. Breaks: an undropped
+	// table has all its rows.
+	KeptTableDiscarded Bug = "kept-table-discarded"
 	// QuotaNotDivided: each server gets the whole rate of a quota. Breaks: the cluster executes no more
 	// than the quota permits.
 	QuotaNotDivided Bug = "quota-not-divided"
@@ -255,7 +260,7 @@ var all = []Bug{
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
 	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
-	SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
+	ClearNotSaved, SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
 	BlockedForEver, BackupUnshared, BackupUnflushed,
 
@@ -264,5 +269,5 @@ var all = []Bug{
 
 	ScanRepeats, ScanNextAgain, IncrementAgain, CacheForEver,
 
-	RightsForEver, TokenForEver, QuotaNotDivided, RemovedReadmitted,
+	RightsForEver, TokenForEver, KeptTableDiscarded, QuotaNotDivided, RemovedReadmitted,
 }

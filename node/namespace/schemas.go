@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -60,7 +61,7 @@ func (f *Schemas) Schema(ctx context.Context, id uint64, name string) (*table.Sc
 			if err := f.learn(ctx); err != nil {
 				return nil, nil, err
 			}
-			if name = f.name(id); name == "" {
+			if name = f.name(id); name == "" || planted.On(planted.KeptTableDiscarded) && table.IsDropped(name) {
 				return nil, nil, fmt.Errorf("table with id %d: %w", id, api.ErrNoTable)
 			}
 		case err != nil || v != nil:

@@ -140,7 +140,7 @@ func isRow(op *workload.Op) bool {
 // isSchema reports whether an operation changes a table or its families.
 func isSchema(op *workload.Op) bool {
 	switch op.Kind {
-	case workload.Create, workload.Drop, workload.SetFamily, workload.DropFamily:
+	case workload.Create, workload.Drop, workload.Undrop, workload.SetFamily, workload.DropFamily:
 		return true
 	}
 	return false

@@ -40,6 +40,94 @@ func (h *history) create() *workload.Op {
 
 func (h *history) drop() *workload.Op { return h.add(workload.Op{Kind: workload.Drop}) }
 
+func (h *history) clear(start, end string) *workload.Op {
+	return h.add(workload.Op{Kind: workload.Clear, Scan: &workload.Scan{Start: start, End: end}})
+}
+
+// clearTests are histories with cleared ranges of rows, and with tables that are dropped and restored.
+var clearTests = []judged{
+	{"clear: rows", "", func(h *history) {
+		h.create()
+		h.write("a", "set a1:v=1")
+		h.write("r", "set a1:v=1")
+		h.clear("b", "s")
+		h.read("a", "a1:v=1")
+		h.read("r")
+		h.write("r", "set a1:v=2")
+		h.read("r", "a1:v=2")
+	}},
+	{"clear: repeated", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.clear("", "").Return = 100
+		h.read("r")
+		h.write("r", "set a1:v=2")
+		h.read("r")
+	}},
+	{"clear: a row that is left", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.clear("", "")
+		h.read("r", "a1:v=1")
+	}},
+	{"clear: a row outside", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.clear("", "r")
+		h.read("r")
+	}},
+	{"clear: a later row", "rows", func(h *history) {
+		h.create()
+		h.clear("", "")
+		h.write("r", "set a1:v=1")
+		h.read("r")
+	}},
+	{"clear: dropped table", "dropped tables", func(h *history) {
+		h.create()
+		h.drop()
+		h.clear("", "")
+	}},
+	{"undrop: rows and a new table", "", func(h *history) {
+		h.create().TableID = 1
+		h.write("r", "set a1:v=1")
+		h.drop().Kept = true
+		h.create().TableID = 2
+		h.read("r")
+		h.write("r", "set a1:v=2")
+		h.drop()
+		h.undrop(1)
+		h.read("r", "a1:v=1")
+	}},
+	{"undrop: lost rows", "rows", func(h *history) {
+		h.create().TableID = 1
+		h.write("r", "set a1:v=1")
+		h.drop().Kept = true
+		h.undrop(1)
+		h.read("r")
+	}},
+	{"undrop: another table", "rows", func(h *history) {
+		h.create().TableID = 1
+		h.write("r", "set a1:v=1")
+		h.drop().Kept = true
+		h.create().TableID = 2
+		h.write("r", "set a1:v=2")
+		h.drop().Kept = true
+		h.undrop(1)
+		h.read("r", "a1:v=2")
+	}},
+	{"undrop: a table that was dropped for good", "rows", func(h *history) {
+		h.create().TableID = 1
+		h.write("r", "set a1:v=1")
+		h.drop()
+		h.undrop(1)
+		h.read("r", "a1:v=1")
+	}},
+}
+
+func (h *history) undrop(id uint64) *workload.Op {
+	return h.add(workload.Op{Kind: workload.Undrop, TableID: id})
+}
+
 // explicitTimes are timestamps that clients set.
 var explicitTimes = map[string]int64{"past0": -86_400_000_000, "past1": -86_399_999_999, "future0": 86_400_000_000}
 
@@ -107,7 +195,7 @@ func (h *history) scan(rows ...string) *workload.Op {
 
 // TestJudge tests that each judge rejects its bad histories, and no judge good ones.
 func TestJudge(t *testing.T) {
-	for _, test := range slices.Concat(rowTests, tableTests, scanTests, lockTests, rightTests, blobTests, backupTests) {
+	for _, test := range slices.Concat(rowTests, clearTests, tableTests, scanTests, lockTests, rightTests, blobTests, backupTests) {
 		t.Run(test.name, func(t *testing.T) {
 			h := &history{}
 			test.make(h)

@@ -15,7 +15,9 @@ type rowState struct {
 	table    bool
 	families []string // sorted
 	cells    []workload.Cell
-	last     int64 // the last server timestamp that is known
+	last     int64      // the last server timestamp that is known
+	id       uint64     // of the table, if it is dropped and restored later
+	kept     []rowState // of dropped tables that are restored later
 }
 
 func cellsEqual(a, b []workload.Cell) bool {
@@ -31,12 +33,14 @@ func shows(cells, read []workload.Cell) bool {
 
 // rowModel is the model of a row with its table.
 var rowModel = model[rowState]{
-	step: rowStep,
-	equal: func(a, b rowState) bool {
-		return a.table == b.table && a.last == b.last && slices.Equal(a.families, b.families) && slices.EqualFunc(a.cells, b.cells, func(x, y workload.Cell) bool {
-			return x.Column == y.Column && slices.Equal(x.Values, y.Values) && slices.Equal(x.Stamps, y.Stamps)
-		})
-	},
+	step:  rowStep,
+	equal: rowState.equal,
+}
+
+func (s rowState) equal(b rowState) bool {
+	return s.table == b.table && s.last == b.last && s.id == b.id && slices.Equal(s.families, b.families) && slices.EqualFunc(s.cells, b.cells, func(x, y workload.Cell) bool {
+		return x.Column == y.Column && slices.Equal(x.Values, y.Values) && slices.Equal(x.Stamps, y.Stamps)
+	}) && slices.EqualFunc(s.kept, b.kept, rowState.equal)
 }
 
 // rowStep applies an operation. One of unknown outcome is executed if it can be.
@@ -84,9 +88,11 @@ func (s rowState) apply(op *workload.Op) (next rowState, ok bool) {
 func (s rowState) alter(op *workload.Op) (rowState, bool) {
 	switch op.Kind {
 	case workload.Create:
-		return rowState{table: true, families: slices.Sorted(slices.Values(op.Families))}, !s.table
+		return rowState{table: true, families: slices.Sorted(slices.Values(op.Families)), id: op.TableID, kept: s.kept}, !s.table
 	case workload.Drop:
-		return rowState{}, s.table
+		return s.dropped(op.Kept), s.table
+	case workload.Undrop:
+		return s.restored(op.TableID)
 	case workload.SetFamily:
 		if !s.table || slices.Contains(s.families, op.Families[0]) {
 			return s, s.table
@@ -103,6 +109,28 @@ func (s rowState) alter(op *workload.Op) (rowState, bool) {
 		return s, true
 	}
 	return s, false
+}
+
+// dropped returns the row without its table, which is kept or not.
+func (s rowState) dropped(keep bool) rowState {
+	kept := s.kept
+	if keep && s.id != 0 {
+		one := s
+		one.kept = nil
+		kept = append(slices.Clone(kept), one)
+	}
+	return rowState{kept: kept}
+}
+
+// restored returns the row with a table that was kept. ok is false if there is a table already, or none is kept.
+func (s rowState) restored(id uint64) (next rowState, ok bool) {
+	i := slices.IndexFunc(s.kept, func(k rowState) bool { return k.id == id })
+	if s.table || i < 0 {
+		return s, false
+	}
+	next = s.kept[i]
+	next.kept = slices.Delete(slices.Clone(s.kept), i, i+1)
+	return next, true
 }
 
 // of returns the cells of families or columns; none means all.

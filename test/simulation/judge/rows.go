@@ -43,7 +43,7 @@ func (r *Report) rows(ops []workload.Op, o Options) {
 // a read of each row that it returned, and of those of its range that it omitted. So does what a backup has restored.
 func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
 	parts, schemas = map[place][]workload.Op{}, map[string][]workload.Op{}
-	drops := dropsOf(ops)
+	drops, restored := dropsOf(ops), restoredTables(ops)
 	for i := range ops {
 		op := &ops[i]
 		switch {
@@ -52,7 +52,11 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 			p := place{op.Table, op.Row}
 			parts[p] = append(parts[p], *op)
 		case isSchema(op):
-			schemas[op.Table] = append(schemas[op.Table], drops.repeatable(*op))
+			schema := drops.repeatable(*op)
+			if op.Kind == workload.Create && !restored[op.TableID] {
+				schema.TableID = 0 // no need to keep what is dropped for good
+			}
+			schemas[op.Table] = append(schemas[op.Table], schema)
 		}
 	}
 	known := map[string][]string{} // rows that were written, by table
@@ -61,6 +65,11 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 	}
 	for name := range known {
 		slices.Sort(known[name])
+	}
+	for i := range ops {
+		if op := &ops[i]; op.Kind == workload.Clear && counts(op) {
+			addClear(parts, op, known[op.Table])
+		}
 	}
 	scans := append(restoredReads(ops), ops...)
 	for i := range scans {
@@ -72,6 +81,36 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 		}
 	}
 	return parts, schemas
+}
+
+// clearsMax is how often a clear of rows may be executed: the client repeats it.
+const clearsMax = 3
+
+// addClear adds a clear of rows as deletions of the rows of its range: one at least, and further ones, which have no effect if they take effect
+// at the same time.
+func addClear(parts map[place][]workload.Op, op *workload.Op, known []string) {
+	deletion := *op
+	deletion.Kind, deletion.Scan, deletion.Changes = workload.Write, nil, []workload.Change{{Kind: workload.DeleteRow}}
+	for _, row := range known {
+		if row >= op.Scan.Start && (op.Scan.End == "" || row < op.Scan.End) {
+			deletion.Row = row
+			p := place{op.Table, row}
+			for range clearsMax {
+				parts[p] = append(parts[p], deletion)
+			}
+		}
+	}
+}
+
+// restoredTables returns the ids of dropped tables that are restored.
+func restoredTables(ops []workload.Op) map[uint64]bool {
+	ids := map[uint64]bool{}
+	for i := range ops {
+		if op := &ops[i]; op.Kind == workload.Undrop && op.Outcome != workload.Failed {
+			ids[op.TableID] = true
+		}
+	}
+	return ids
 }
 
 // readsOf returns a scan as reads of rows. Rows before an error are valid.

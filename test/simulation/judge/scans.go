@@ -38,7 +38,7 @@ func scans(ops []workload.Op) (all []Violation) {
 
 // isDeletion reports whether an operation may delete cells.
 func isDeletion(op *workload.Op) bool {
-	if op.Kind == workload.Drop || op.Kind == workload.DropFamily {
+	if op.Kind == workload.Drop || op.Kind == workload.DropFamily || op.Kind == workload.Clear {
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(op.Changes, op.Otherwise), func(x workload.Change) bool {

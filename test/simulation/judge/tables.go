@@ -41,7 +41,7 @@ type absence struct {
 	from, to int64
 }
 
-// absences returns the periods from the return of a drop to the next call of a creation. A creation
+// absences returns the periods from the return of a drop to the next call of a creation or an undrop. One
 // of unknown outcome may take effect at any later time.
 func absences(ops []workload.Op) map[string][]absence {
 	all := map[string][]absence{}
@@ -52,7 +52,7 @@ func absences(ops []workload.Op) map[string][]absence {
 			}
 			a := absence{d, d.Return, workload.Infinity}
 			for _, op := range ops {
-				if op.Kind == workload.Create && op.Table == name && op.Outcome != workload.Failed && op.Return > d.Call {
+				if (op.Kind == workload.Create || op.Kind == workload.Undrop) && op.Table == name && op.Outcome != workload.Failed && op.Return > d.Call {
 					a.to = min(a.to, op.Call)
 				}
 			}
@@ -65,13 +65,20 @@ func absences(ops []workload.Op) map[string][]absence {
 }
 
 // onTable reports whether an operation uses the contents of a table.
-func onTable(op *workload.Op) bool { return isRow(op) || op.Kind == workload.ScanAll }
+func onTable(op *workload.Op) bool {
+	return isRow(op) || op.Kind == workload.ScanAll || op.Kind == workload.Clear
+}
 
 // droppedTables returns operations on tables that did not exist, and reads of what a dropped table
 // had.
 func droppedTables(ops []workload.Op) (all []Violation) {
 	gone, writers := absences(ops), writersOf(ops)
 	drops := dropsOf(ops)
+	for _, op := range ops { // what was dropped from these may be read again
+		if op.Kind == workload.Undrop && op.Outcome != workload.Failed {
+			delete(drops, op.Table)
+		}
+	}
 	for _, op := range ops {
 		if op.Outcome != workload.OK || !onTable(&op) {
 			continue

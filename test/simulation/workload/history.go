@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,6 +84,26 @@ func (h *History) End(op Op, err error) Op {
 	}
 	h.mu.ops[op.Number] = op
 	return op
+}
+
+// EndPartly is End for an operation of which a part may be executed if it fails, or executed later.
+func (h *History) EndPartly(op Op, err error) Op {
+	op = h.End(op, err)
+	if op.Outcome != Failed {
+		return op
+	}
+	op.Outcome, op.Return = Unknown, Infinity
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.ops[op.Number] = op
+	return op
+}
+
+// created reports whether the creation of the table with that id was acknowledged.
+func (h *History) created(id uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.mu.ops, func(op Op) bool { return op.Kind == Create && op.Outcome == OK && op.TableID == id })
 }
 
 // Violation records a violation that a client has found by itself.

@@ -17,7 +17,9 @@ const (
 // Operations on tables.
 const (
 	Create     Kind = "create table"
-	Drop       Kind = "drop table"
+	Drop       Kind = "drop table"   // see Op.Kept
+	Undrop     Kind = "undrop table" // TableID is the table's
+	Clear      Kind = "clear rows"   // those in the range of Scan
 	SetFamily  Kind = "set family"
 	DropFamily Kind = "drop family"
 )
@@ -83,6 +85,8 @@ type Op struct {
 	Table, Row string
 	// TableID is the id of a created table.
 	TableID uint64
+	// Kept means that a dropped table can be restored.
+	Kept bool
 	// Families are those of a created or changed table, or of a read that is restricted to them. For a read it may be one column.
 	Families []string
 

@@ -28,6 +28,7 @@ const (
 	Watches     Feature = "watches"
 	Recreation  Feature = "recreation" // drop and create of tables
 	Alteration  Feature = "alteration" // of families
+	Clears      Feature = "clears"     // of ranges of rows, and of whole tables
 	Splits      Feature = "splits"
 	Merges      Feature = "merges"
 	Moves       Feature = "moves"
@@ -71,6 +72,7 @@ var features = []struct {
 	{Backups, 40, 6, false},
 	{Rights, 60, 20, true},
 	{Quotas, 40, 4, true},
+	{Clears, 50, 8, false},
 }
 
 // Weighted is a feature that is on, with its weight among the operations.

@@ -2,9 +2,11 @@ package workload
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
 )
 
@@ -49,6 +51,9 @@ func (c *operator) recreate(all context.Context) {
 	moves.Wait()
 	if c.r.IntN(2) == 0 {
 		c.pause(all, time.Second)
+	}
+	if c.r.IntN(2) == 0 {
+		c.undrop(all, t)
 	}
 	for !c.createTable(all, t) && all.Err() == nil {
 		c.pause(all, time.Second)
@@ -105,11 +110,52 @@ func (c *operator) useBeside(ctx context.Context, t *TablePlan) *sync.WaitGroup 
 }
 
 func (c *operator) dropTable(ctx context.Context, t *TablePlan) (Op, error) {
-	op := c.begin(Op{Kind: Drop, Table: t.Name})
-	if c.r.IntN(3) == 0 { // its tablets are kept, and no request may reach them
+	kept := c.r.IntN(2) == 0
+	op := c.begin(Op{Kind: Drop, Table: t.Name, Kept: kept})
+	if kept { // no request may reach its tablets
 		return op, c.db.Tables().Drop(ctx, t.Name)
 	}
 	return op, c.db.Tables().DropNow(ctx, t.Name)
+}
+
+// undrop restores the table that was dropped last, or one that was dropped before, if the name has one that is kept. The creation of the table must
+// have been acknowledged, so that the judges know which it is.
+func (c *operator) undrop(all context.Context, t *TablePlan) {
+	ctx, cancel := c.timeout(all)
+	defer cancel()
+	kept, err := c.db.Tables().Dropped(ctx)
+	if err != nil {
+		return
+	}
+	var ids []uint64
+	for i := range kept {
+		if d := &kept[i]; d.Name == t.Name && c.history.created(d.ID) {
+			ids = append(ids, d.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	id := slices.Max(ids)
+	if c.r.IntN(4) == 0 {
+		id = ids[c.r.IntN(len(ids))]
+	}
+	op := c.begin(Op{Kind: Undrop, Table: t.Name, TableID: id})
+	_, err = c.db.Tables().Undrop(ctx, client.DroppedRef{Name: t.Name, ID: id}, "")
+	c.history.End(op, err)
+}
+
+// clear deletes all rows of a range, sometimes of the whole table, at once.
+func (c *operator) clear(ctx context.Context) {
+	t, r := c.table(), Scan{}
+	if c.r.IntN(3) > 0 {
+		r.Start, r.End = c.row(), c.row()
+		if r.Start > r.End {
+			r.Start, r.End = r.End, r.Start
+		}
+	}
+	op := c.begin(Op{Kind: Clear, Table: t.Name, Scan: &r})
+	c.history.EndPartly(op, c.db.Tables().ClearRows(ctx, t.Name, r.Start, r.End))
 }
 
 // alter changes the storage of a family, or drops a family and adds it again.

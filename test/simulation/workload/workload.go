@@ -162,6 +162,8 @@ func (c *worker) do(all context.Context, f Feature) {
 		c.operator.recreate(all)
 	case Alteration:
 		c.operator.alter(ctx)
+	case Clears:
+		c.operator.clear(ctx)
 	case Splits, Merges, Moves, Compactions:
 		c.operator.doTablets(ctx, f)
 	case Drains:
