@@ -21,8 +21,8 @@ func auditCommand(a *cli.App) *cobra.Command {
 changes and of rejected requests.`,
 		Example: `  stele audit list
   stele audit verify /var/lib/stele/security/audit`,
-		Args:    cli.UnknownCommand,
-		RunE:    cli.RequireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
 	cmd.AddCommand(auditListCommand(a), auditVerifyCommand(a))
 	return cmd
