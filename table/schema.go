@@ -20,7 +20,7 @@ type Schema struct {
 	// Protected means that the table and its families cannot be dropped.
 	Protected bool `json:"deletion_protection,omitzero"`
 	// ChangeRetention is how long the changes of the table's rows are kept for readers of its change stream. Zero means that it has none.
-	ChangeRetention time.Duration `json:"change_stream,omitzero"`
+	ChangeRetention time.Duration `json:"change_stream_ns,omitzero"`
 	// Families is sorted by name.
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.

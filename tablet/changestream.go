@@ -313,7 +313,7 @@ func (p *ChangesPage) reserve(ctx context.Context, bytes int) error {
 // ReadChanges returns changes of a table's rows, in order of their sequence numbers, once each along a chain of requests with the Next of the
 // page before (CS1). It waits for the first change at most for r.Wait. Only durable changes are returned (CS2).
 //
-// Mutations of families, and changes of rows, that the caller must not read are left out. So are dropped families, rows that Clear
+// Mutations of families that the caller must not read are left out. So are dropped families, rows that Clear
 // deleted, and what garbage collection removes.
 //
 // Errors: as ReadRow; api.ErrNoChangeStream, and api.ErrOutOfRange if changes from the position on were dropped (CS3).
@@ -379,6 +379,9 @@ func (q *changesQuery) read(ctx context.Context, t *Tablet) (*ChangesPage, error
 		if vis, err = q.a.Read(ctx, sc.table); err != nil {
 			return nil, err
 		}
+	}
+	if vis.Row != nil {
+		return nil, fmt.Errorf("changes of a table of which only some rows are visible: %w", api.ErrPermission)
 	}
 	if sc.table.ChangeRetention == 0 {
 		return nil, fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNoChangeStream)
@@ -575,11 +578,6 @@ func (p *ChangesPage) add(ctx context.Context, r *changes.Record, sc *schema, vi
 	})
 	if err != nil || len(c.Mutations) == 0 {
 		return false, err
-	}
-	if vis.Row != nil {
-		if seen, err := vis.Row(c.Row); !seen || err != nil {
-			return false, err
-		}
 	}
 	p.Changes = append(p.Changes, c)
 	return true, nil

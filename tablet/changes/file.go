@@ -16,8 +16,8 @@ import (
 
 const seqLen = 8
 
-// BodyMax is the maximum length of a record's body, in bytes: it is one entry of a change file.
-const BodyMax = sstable.EntryBytesMax - 1<<20
+// BodyMax is the maximum length of a record's body, in bytes. 100 MiB: a change must fit into one answer, of at most 128 MiB.
+const BodyMax = 100 << 20
 
 // ErrBadRecord means that an entry of a change file is not a record. This is corruption, or a bug.
 var ErrBadRecord = errors.New("malformed record of a change file")
