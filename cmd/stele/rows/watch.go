@@ -16,8 +16,9 @@ the row, the time of the commit in microseconds, a number that increases with ea
 of the row, and the mutations. The table needs a change stream: see stele table stream.
 
 Without --since and --from, changes are printed from now on. The command runs until it is
-interrupted, or until --limit changes are printed. --token prints a token after each batch
-of changes, as {"token": …}: --from continues there, without a change twice or missing.`
+interrupted, or until --limit changes are printed. --token prints a token after each
+batch of changes, as {"token": …}: --from continues there, without a change twice or
+missing.`
 
 func watchCommand(a *cli.App) *cobra.Command {
 	var since, from string

@@ -12,8 +12,8 @@ import (
 )
 
 const tableStreamLong = `Keep the changes of a table for a time, so that stele watch and other readers can follow
-them. Changes made before are not in the stream. Turn it on only when all nodes run a version
-that has change streams. Turning it off deletes the changes that are kept.`
+them. Changes made before are not in the stream. Turn it on only when all nodes run a
+version that has change streams. Turning it off deletes the changes that are kept.`
 
 func tableStreamCommand(a *cli.App) *cobra.Command {
 	var keep cli.DurationFlag
