@@ -27,8 +27,8 @@ const (
 	// applying them twice in a row equals applying them once. It suits a single writer, such as a
 	// bulk load.
 	ReplayIdempotent
-	// ReplayAll also replays mutations that use the server's timestamp. A value may then exist
-	// twice, with two timestamps.
+	// ReplayAll also replays mutations that use the server's timestamp or add to aggregate cells. A value
+	// may then exist twice, with two timestamps, or be added twice.
 	ReplayAll
 )
 

@@ -53,6 +53,7 @@ var (
 	ErrSystemTable   = api.ErrSystemTable   // METADATA is read-only for clients
 
 	ErrNoFamily     = table.ErrNoFamily     // a *table.NoFamilyError
+	ErrAggregate    = table.ErrAggregate    // an operation that does not fit the aggregate of its family
 	ErrProtected    = table.ErrProtected    // the table, and its families, cannot be dropped
 	ErrLimit        = table.ErrLimit        // a *table.LimitError
 	ErrNotNumber    = api.ErrNotNumber      // an increment of a value that is not 8 bytes long

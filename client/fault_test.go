@@ -112,6 +112,30 @@ func TestRetryBudgetBoundsRequests(t *testing.T) {
 	}
 }
 
+// TestIdempotent: an operand may be sent twice only if the mutation deletes its cell first.
+func TestIdempotent(t *testing.T) {
+	m := func() *RowMutation { return NewRowMutation("r") }
+	for name, tc := range map[string]struct {
+		m    *RowMutation
+		want bool
+	}{
+		"add":                     {m().AddInt("f:a", 5, 1), false},
+		"merge":                   {m().Merge("f:a", 5, table.Integer(1)), false},
+		"add after its deletion":  {m().DeleteRange("f:a", 5, 6).AddInt("f:a", 5, 1).AddInt("f:a", 5, 2), true},
+		"another column deleted":  {m().DeleteRange("f:b", 5, 6).AddInt("f:a", 5, 1), false},
+		"another time deleted":    {m().DeleteRange("f:a", 6, 7).AddInt("f:a", 5, 1), false},
+		"add before its deletion": {m().AddInt("f:a", 5, 1).Delete("f:a"), false},
+		"family deleted":          {m().DeleteFamily("f").AddInt("f:a", 5, 1), true},
+		"another family deleted":  {m().DeleteFamily("g").AddInt("f:a", 5, 1), false},
+		"row deleted":             {m().DeleteRow().Merge("f:a", 5, table.Integer(1)), true},
+		"later times deleted":     {m().DeleteFrom("f:a", 5).Merge("f:a", 5, table.Integer(1)), true},
+	} {
+		if got := tc.m.idempotent(); got != tc.want || tc.m.check() != nil {
+			t.Errorf("%s: idempotent %v, error %v", name, got, tc.m.check())
+		}
+	}
+}
+
 // Invariants C1 and C2.
 func TestLostAnswers(t *testing.T) {
 	deleteCol := func() *RowMutation { return NewRowMutation("r").Delete("f:a") }

@@ -49,6 +49,19 @@ func (m *RowMutation) SetAt(column string, timestamp int64, value []byte) *RowMu
 	return m.Add(table.Set(family, qualifier, timestamp, value))
 }
 
+// AddInt adds n to the integer cell of a column in an aggregate family: to its sum, its minimum or its maximum. The timestamp, in
+// microseconds, identifies the cell, and must not be negative.
+func (m *RowMutation) AddInt(column string, timestamp, n int64) *RowMutation {
+	family, qualifier := m.column(column)
+	return m.Add(table.Add(family, qualifier, timestamp, n))
+}
+
+// Merge merges the value of a cell of an aggregate family into the cell of a column in such a family.
+func (m *RowMutation) Merge(column string, timestamp int64, value []byte) *RowMutation {
+	family, qualifier := m.column(column)
+	return m.Add(table.Merge(family, qualifier, timestamp, value))
+}
+
 // Delete deletes all versions of a column.
 func (m *RowMutation) Delete(column string) *RowMutation {
 	family, qualifier := m.column(column)
@@ -110,7 +123,7 @@ func (m *RowMutation) check() error {
 		return table.ErrNoMutations
 	}
 	for i := range m.rm.Mutations {
-		if op := m.rm.Mutations[i].Op; op < table.OpSet || op > table.OpDeleteRow {
+		if op := m.rm.Mutations[i].Op; op < table.OpSet || op > table.OpMerge {
 			return &table.ElementError{What: "mutation", Index: i, Err: table.ErrBadOp}
 		}
 	}
@@ -118,14 +131,29 @@ func (m *RowMutation) check() error {
 }
 
 // idempotent reports whether applying m twice in a row equals applying it once: no set uses the
-// server's timestamp.
+// server's timestamp, and nothing is added to aggregate cells.
 func (m *RowMutation) idempotent() bool {
 	for i := range m.rm.Mutations {
-		if c := &m.rm.Mutations[i]; c.Op == table.OpSet && c.Timestamp == table.ServerTimestamp {
+		if c := &m.rm.Mutations[i]; c.Op == table.OpSet && c.Timestamp == table.ServerTimestamp || c.Op.IsOperand() && !m.isDeletedBefore(i) {
 			return false
 		}
 	}
 	return true
+}
+
+// isDeletedBefore reports whether an earlier change of m deletes the cell that the operand at an index is added to.
+func (m *RowMutation) isDeletedBefore(index int) bool {
+	o := &m.rm.Mutations[index]
+	for i := index - 1; i >= 0; i-- {
+		switch c := &m.rm.Mutations[i]; {
+		case c.Op == table.OpDeleteRow, c.Op == table.OpDeleteFamily && c.Family == o.Family:
+			return true
+		case c.Op == table.OpDeleteColumn && c.Family == o.Family && string(c.Qualifier) == string(o.Qualifier) &&
+			o.Timestamp >= c.Start && c.End.Contains(o.Timestamp):
+			return true
+		}
+	}
+	return false
 }
 
 // ParseColumn splits a column name at its first colon into a family and a qualifier. The qualifier

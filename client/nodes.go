@@ -13,6 +13,11 @@ type (
 	NodeInfo = api.NodeInfo
 	// Activity is what a node has done lately.
 	Activity = api.Activity
+	// SlowRequests are requests to a node that took long, and SlowRequest is one of them.
+	SlowRequests = api.SlowRequests
+	SlowRequest  = api.SlowRequest
+	// AuditLines are the last lines of an audit log.
+	AuditLines = api.AuditLines
 	// RaftStatus is the state of the lock service.
 	RaftStatus = api.RaftStatus
 	// RaftServer is a member of the lock service's Raft group.
@@ -51,6 +56,24 @@ func (n Nodes) Activity(ctx context.Context, addr string) (*Activity, error) {
 	req := api.NamesRequest{}
 	to := destination{node: n.calls.locator.pool.node(addr)}
 	return a, n.calls.do(ctx, &call{method: api.MethodActivity, dest: to, safe: true, encode: req.Append, decode: a.Decode})
+}
+
+// SlowRequests returns the last requests of the node at an address, NodeInfo.RPC, that took long. It requires
+// the right to read the cluster: the result has row keys. Errors: ErrPermission, and those of Client.Status.
+func (n Nodes) SlowRequests(ctx context.Context, addr string) (*SlowRequests, error) {
+	s := &api.SlowRequests{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return s, n.calls.do(ctx, &call{method: api.MethodSlowRequests, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// AuditLog returns the last lines of an audit log of the node at an address, NodeInfo.RPC: audit, table-admins
+// or refusals. It requires the right to administer the cluster. Errors: ErrPermission, and those of Client.Status.
+func (n Nodes) AuditLog(ctx context.Context, addr, log string) (*AuditLines, error) {
+	a := &api.AuditLines{}
+	req := api.NamesRequest{Names: []string{log}}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return a, n.calls.do(ctx, &call{method: api.MethodAuditLog, dest: to, safe: true, encode: req.Append, decode: a.Decode})
 }
 
 // Drain drains a node, given by its id or name, so that it may be stopped. It does not wait for the

@@ -43,12 +43,15 @@ func undrain(ctx context.Context, q *query) (string, error) {
 	return "/nodes/" + url.PathEscape(node), q.Nodes().Undrain(ctx, node)
 }
 
+// errNoID rejects an address that names no tablet.
+var errNoID = &pageError{http.StatusBadRequest, "The id of a tablet is a number."}
+
 // tablet returns the tablet that a request names, and the page of its table.
 func (q *query) tablet() (table string, ref client.TabletRef, next string, err error) {
 	table = q.r.PathValue("table")
 	id, err := strconv.ParseUint(q.r.PathValue("id"), 10, 64)
 	if err != nil || id == 0 {
-		err = &pageError{http.StatusBadRequest, "The id of a tablet is a number."}
+		err = errNoID
 	}
 	return table, client.TabletRef{ID: id}, "/tables/" + url.PathEscape(table), err
 }

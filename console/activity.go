@@ -7,11 +7,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/text"
 )
-
-// requestsAtOnce bounds the requests to nodes at once for one page.
-const requestsAtOnce = 16
 
 // chart is a chart: its series for the script that draws it, and the last values for pages without scripts.
 type chart struct {
@@ -30,35 +27,27 @@ type chartLine struct {
 	Last   string
 }
 
-// activityOf asks nodes for their activity. Those that do not answer are missing.
-func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) []*client.Activity {
-	var requests sync.WaitGroup
-	places := make(chan struct{}, requestsAtOnce)
-	all := make([]*client.Activity, len(nodes))
-	for i := range nodes {
-		if nodes[i].State != api.NodeAlive {
-			continue
+// activityOf returns the activity of nodes by id. Those that do not answer are missing.
+func activityOf(ctx context.Context, c *client.Client, nodes []client.NodeInfo) map[string]*client.Activity {
+	var mu sync.Mutex
+	all := map[string]*client.Activity{}
+	_ = eachNode(nodes, func(n *client.NodeInfo) error {
+		a, err := c.Nodes().Activity(ctx, n.RPC)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			all[n.ID] = a
 		}
-		places <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-places }()
-			if a, err := c.Nodes().Activity(ctx, nodes[i].RPC); err == nil {
-				all[i] = a
-			}
-		})
-	}
-	requests.Wait()
+		return err
+	})
 	return all
 }
 
 // sumOf adds up the activity of nodes. Their intervals end at different times, less than one interval apart: they are added by their place from the
 // end. Times are those of the slowest node.
-func sumOf(all []*client.Activity) *client.Activity {
+func sumOf(all map[string]*client.Activity) *client.Activity {
 	sum := &client.Activity{}
 	for _, a := range all {
-		if a == nil {
-			continue
-		}
 		sum.IntervalMS, sum.EndMS = a.IntervalMS, max(sum.EndMS, a.EndMS)
 		to, from := sum.Series(), a.Series()
 		for i := range to {
@@ -84,6 +73,25 @@ func joined(a, b []int64, larger bool) []int64 {
 		}
 	}
 	return out
+}
+
+// lately are the figures of a node's last interval.
+type lately struct{ Reads, Writes, ReadP99, WriteP99 string }
+
+// latelyOf returns the figures of an activity; ? if it is nil, and – for what there was not.
+func latelyOf(a *client.Activity) lately {
+	if a == nil || len(a.Reads) == 0 {
+		return lately{"?", "?", "?", "?"}
+	}
+	last := len(a.Reads) - 1
+	rate := func(n int64) string { return text.Count((1000*n + a.IntervalMS/2) / a.IntervalMS) }
+	ms := func(us int64) string {
+		if us < 0 {
+			return "–"
+		}
+		return text.Millis(float64(us) / 1000)
+	}
+	return lately{rate(a.Reads[last] + a.Scans[last]), rate(a.Writes[last]), ms(a.ReadP99US[last]), ms(a.WriteP99US[last])}
 }
 
 // chartsOf returns the charts of an activity; none before the first interval has ended.

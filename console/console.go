@@ -22,8 +22,10 @@ const (
 	pagesAtOnce = 8
 	// livesMax bounds live pages, each of which has a connection. The port has 64.
 	livesMax = 24
-	// liveTime is how long a live page is sent before the browser connects again, and livePause the time between two.
+	// liveTime is how long a live page is sent before the browser connects again, and livePause the time between two; it is liveShare times as long as
+	// it took to make the page, if that is more: pages of many tablets cost other nodes time, too.
 	liveTime, livePause = 50 * time.Second, 5 * time.Second
+	liveShare           = 300
 	// pageTimeout bounds the requests for one page.
 	pageTimeout = 10 * time.Second
 )
@@ -74,7 +76,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // policy is the Content-Security-Policy of all pages.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // route registers the pages.
 func (c *Console) route() {
@@ -92,18 +94,22 @@ func (c *Console) route() {
 	c.mux.HandleFunc("POST /signin", c.signIn)
 	c.mux.HandleFunc("POST /signout", c.signOut)
 	for path, p := range map[string]page{
-		"/{$}":                overviewPage,
-		"/nodes":              nodesPage,
-		"/nodes/{node}":       nodePage,
-		"/tables":             tablesPage,
-		"/tables/{table}":     tablePage,
-		"/tables/{table}/row": rowsPage,
-		"/backups":            backupsPage,
-		"/users":              usersPage,
-		"/quotas":             quotasPage,
+		"/{$}":                         overviewPage,
+		"/nodes":                       nodesPage,
+		"/nodes/{node}":                nodePage,
+		"/tables":                      tablesPage,
+		"/tables/{table}":              tablePage,
+		"/tables/{table}/row":          rowsPage,
+		"/tables/{table}/tablets/{id}": tabletPage,
+		"/requests":                    requestsPage,
+		"/backups":                     backupsPage,
+		"/audit":                       auditPage,
+		"/users":                       usersPage,
+		"/quotas":                      quotasPage,
 	} {
 		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, p) })
 	}
+	c.mux.HandleFunc("GET /tables/{table}/cell", c.serveCell)
 	for path, a := range map[string]action{
 		"/nodes/{node}/drain": drain, "/nodes/{node}/undrain": undrain,
 		"/tables/{table}/tablets/{id}/split": splitTablet, "/tables/{table}/tablets/{id}/merge": mergeTablet,

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -104,6 +106,11 @@ func shown(b []byte, s, kind string) value {
 	}
 	v.Block = bytes.ContainsRune([]byte(v.Text), '\n')
 	return v
+}
+
+// looksLikeHTML reports whether a value may be an HTML page, as browsers guess.
+func looksLikeHTML(b []byte) bool {
+	return strings.HasPrefix(http.DetectContentType(b), "text/html")
 }
 
 // textValue shows a value as text. Lines stay lines.

@@ -28,6 +28,9 @@ func msAgo(ms int64) string {
 	return text.Uptime(time.Since(time.UnixMilli(ms)).Round(time.Second)) + " ago"
 }
 
+// took returns how long a request took.
+func took(d time.Duration) string { return text.Millis(float64(d) / float64(time.Millisecond)) }
+
 // msIn returns how far away a time in ms since 1970 is; 0 means never.
 func msIn(ms int64) string {
 	switch d := time.Until(time.UnixMilli(ms)).Round(time.Second); {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 )
 
 // live reports whether a request is for a stream of the page's main part.
@@ -25,14 +27,12 @@ func (c *Console) serveLive(w http.ResponseWriter, q *query, p page) {
 	h.Set("X-Accel-Buffering", "no") // for proxies
 	out := http.NewResponseController(w)
 	var last []byte
-	tick := time.NewTicker(livePause)
-	defer tick.Stop()
 	for end := time.Now().Add(liveTime); time.Now().Before(end); {
+		began := time.Now()
 		now, err := c.liveBody(q, p)
+		pause := max(livePause, liveShare*time.Since(began))
 		if err == nil && !bytes.Equal(now, last) {
-			if last != nil { // the browser has the first one, as a page
-				err = sendEvent(w, now)
-			}
+			err = sendEvent(w, now) // the first one, too: it may have changed since the page was made, or the stream before has ended
 			last = now
 		} else if err == nil {
 			_, err = fmt.Fprint(w, ": unchanged\n\n") // reveals that the browser is gone
@@ -43,9 +43,7 @@ func (c *Console) serveLive(w http.ResponseWriter, q *query, p page) {
 		if out.Flush() != nil {
 			return
 		}
-		select {
-		case <-tick.C:
-		case <-q.r.Context().Done():
+		if timing.Sleep(q.r.Context(), min(pause, time.Until(end))) != nil {
 			return
 		}
 	}

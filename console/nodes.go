@@ -2,8 +2,10 @@ package console
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -18,17 +20,19 @@ type nodeRow struct {
 	StateText, Role          string
 	Tablets, Replicas, Under string
 	Disk, LoadBar            bar
+	Lately                   lately
 }
 
 // nodeTable is a table of nodes.
 type nodeTable []nodeRow
 
 // nodeTableOf joins what membership and the cluster's parts know of nodes, sorted by name.
-func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo) nodeTable {
+func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo, activity map[string]*client.Activity) nodeTable {
 	var all nodeTable
 	for i := range nodes {
 		n := nodeRow{NodeInfo: nodes[i], Label: health.NameOf(&nodes[i]), Role: strings.ReplaceAll(health.Role(&nodes[i]), ",", ", ")}
 		n.look()
+		n.Lately = latelyOf(activity[n.ID])
 		n.Tablets, n.Replicas, n.Under = "?", "?", "?"
 		if at := slices.IndexFunc(whole.Nodes, func(h health.Node) bool { return h.ID == n.ID }); at >= 0 {
 			h := &whole.Nodes[at]
@@ -65,7 +69,7 @@ func nodesPage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &content{Title: "Nodes", Template: "nodes.html", Section: "Nodes", Data: nodeTableOf(health.Of(ctx, q.Client), nodes)}, nil
+	return &content{Title: "Nodes", Template: "nodes.html", Section: "Nodes", Data: nodeTableOf(health.Of(ctx, q.Client), nodes, activityOf(ctx, q.Client, nodes))}, nil
 }
 
 // nodeView is what the page of a node shows.
@@ -93,7 +97,7 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := nodeTableOf(health.Of(ctx, q.Client), nodes)
+	all := nodeTableOf(health.Of(ctx, q.Client), nodes, nil)
 	x := &nodeView{nodeRow: all[slices.IndexFunc(all, func(r nodeRow) bool { return r.ID == n.ID })]}
 	s, err := q.Nodes().Status(ctx, n.RPC)
 	if err != nil {
@@ -106,4 +110,25 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 		}
 	}
 	return &content{Title: "Node " + x.Label, Template: "node.html", Section: "Nodes", Data: x}, nil
+}
+
+// requestsAtOnce bounds the requests to nodes at once for one page.
+const requestsAtOnce = 16
+
+// eachNode calls do for all nodes that are alive, for several at once, and returns the errors.
+func eachNode(nodes []client.NodeInfo, do func(*client.NodeInfo) error) error {
+	var calls sync.WaitGroup
+	places := make(chan struct{}, requestsAtOnce)
+	errs := make([]error, len(nodes))
+	for i := range nodes {
+		if nodes[i].State == api.NodeAlive {
+			places <- struct{}{}
+			calls.Go(func() {
+				defer func() { <-places }()
+				errs[i] = do(&nodes[i])
+			})
+		}
+	}
+	calls.Wait()
+	return errors.Join(errs...)
 }

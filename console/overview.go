@@ -61,8 +61,9 @@ func overviewPage(ctx context.Context, q *query) (*content, error) {
 	} else if !errors.Is(err, client.ErrPermission) {
 		x.Problems = append(x.Problems, "unknown: list of tables: "+err.Error())
 	}
-	x.Table = nodeTableOf(whole, nodes)
-	sum := sumOf(activityOf(ctx, q.Client, nodes))
+	activity := activityOf(ctx, q.Client, nodes)
+	x.Table = nodeTableOf(whole, nodes, activity)
+	sum := sumOf(activity)
 	x.Charts, x.Past = chartsOf(sum), text.Uptime(past(sum))
 	return &content{Title: "Overview", Template: "overview.html", Section: "Overview", Data: x}, nil
 }

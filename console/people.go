@@ -37,7 +37,7 @@ func usersPage(ctx context.Context, q *query) (*content, error) {
 	if x.Grants, err = q.Grants().List(ctx, "", ""); err != nil {
 		x.GrantsError = err.Error()
 	}
-	return &content{Title: "Users", Template: "users.html", Section: "Users", Data: x}, nil
+	return &content{Title: "Users", Template: "users.html", Section: "Users", Data: x, Static: true}, nil
 }
 
 // quotaRow is one bound of a quota.

@@ -48,6 +48,8 @@ type cellView struct {
 	Family, Qualifier, Time string
 	Value                   value
 	Repeated                bool // an older version of the cell above
+	Address                 string
+	HTML                    bool // it may be HTML
 }
 
 // rowsPage shows rows of a table: one by its key, those with a prefix, or those from a key on.
@@ -147,7 +149,7 @@ func (x *rowsView) add(row *table.Row) {
 			break
 		}
 		c := &row.Cells[i]
-		shown := cellView{Family: c.Family, Qualifier: text.Bytes(c.Qualifier), Time: text.Moment(c.Timestamp), Value: decode(c.Value)}
+		shown := cellView{Family: c.Family, Qualifier: text.Bytes(c.Qualifier), Time: text.Moment(c.Timestamp), Value: decode(c.Value), Address: cellAddress(x.Table, row.Key, c), HTML: looksLikeHTML(c.Value)}
 		if i > 0 {
 			above := &row.Cells[i-1]
 			shown.Repeated = above.Family == c.Family && string(above.Qualifier) == string(c.Qualifier)

@@ -35,8 +35,12 @@ type Config struct {
 	// Bigtable is the address of Cloud Bigtable's API: TLS with Security, and otherwise plain text without authentication. Empty and "off"
 	// mean none.
 	Bigtable string
+	// SlowRequest is how long a request takes to be among the slow ones that the node keeps. Zero means 200 ms.
+	SlowRequest time.Duration
 	// BigtableSessions makes clients of that API use sessions for point reads and row mutations.
 	BigtableSessions bool
+	// BigtableStrictLimits rejects requests of that API beyond the limits of Google's service.
+	BigtableStrictLimits bool
 
 	// MemoryBytes is the memory that the node may use. Zero means a quarter of
 	// the machine's; at least 256 MiB.
@@ -129,6 +133,9 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Gossip, "127.0.0.1:7107")
 	setDefault(&c.HTTP, "127.0.0.1:7108")
 	setDefault(&c.Bigtable, "off")
+	if c.SlowRequest == 0 {
+		c.SlowRequest = 200 * time.Millisecond
+	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
 		setDefault(&c.Name, "stele")

@@ -27,8 +27,8 @@ func openBigtable(n *Node) (*bigtableport.Port, error) {
 		MemoryBytes: n.cfg.budget().Gateway, Authz: n.authz, Tokens: n.tokenAuth, NodeAddr: n.RPCAddr(),
 		Client:   client.Config{Dial: connector{n}.toAny, Logger: log, SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout},
 		Failed:   n.life.fail,
-		Sessions: n.cfg.BigtableSessions,
-		Peer:     bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone},
+		Sessions: n.cfg.BigtableSessions, StrictLimits: n.cfg.BigtableStrictLimits,
+		Peer: bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone},
 	})
 }
 

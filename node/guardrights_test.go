@@ -70,6 +70,8 @@ var requiredRights = map[string]string{
 
 	"status":           watchCluster,
 	"activity":         watchCluster,
+	"slow_requests":    readCluster,
+	"audit_log":        adminCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,

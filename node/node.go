@@ -49,6 +49,7 @@ import (
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/signin"
+	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
@@ -131,6 +132,7 @@ type Node struct {
 	nodeAdmin   *nodeadmin.Service
 	status      *status.Service
 	activity    *activity.Service
+	slow        *slowlog.Log
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
 	bigtable    *bigtableport.Port // nil if there is none

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/nodeadmin"
+	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
@@ -23,6 +24,7 @@ func (n *Node) newOperations() {
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, FS: n.cfg.FS, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: n.candidate.Master,
 		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.blockStore.Store})
+	n.slow = slowlog.New(n.cfg.Name, n.cfg.SlowRequest)
 	n.activity = activity.New(activity.Config{Name: n.cfg.Name, RPC: func() rpc.Stats { return n.rpc.Stats() }, Commits: func() int64 {
 		if !n.life.serving.Load() {
 			return 0

@@ -8,6 +8,7 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/actfor"
 	"github.com/steledb/stele/node/advertise"
+	"github.com/steledb/stele/node/auditlog"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/budget"
 	"github.com/steledb/stele/node/dispatch"
@@ -24,7 +25,7 @@ func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.Limit(rpc.ServerConfig{
 		MessageBytesMax: int(b.Message), MemoryBytesMax: b.RPC, SpawnedMax: spawnedMax, ConnsMax: budget.ConnsMax(n.cfg.MemoryBytes), OnConns: func(change int) { n.reservation.Change(int64(change) * budget.ConnBytes) },
-		Logger: n.log.With("part", "rpc"),
+		Logger: n.log.With("part", "rpc"), Slow: n.slow.Add, SlowAfter: n.cfg.SlowRequest,
 	})
 	if cfg.Admit = n.authz.Admitter; n.security != nil {
 		n.authz.Rights = authz.NewRights(&n.meta, n.quorum.Check)
@@ -72,7 +73,7 @@ func (n *Node) register(server *rpc.Server) {
 		n.authz.Guard(lockserver.Guard(m), m)
 	}
 	metaapi.ServeCurrent(server, n.lockServer.ForCall)
-	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity} {
+	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity, n.slow, auditlog.Service{Name: n.cfg.Name, Authz: n.authz}} {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{

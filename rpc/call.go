@@ -44,6 +44,7 @@ type Call struct {
 	workerSlot *workerSlot // of the worker that runs the call; nil outside workers
 	onAnswer   func(error) error
 	arrived    time.Time
+	began      time.Time // when the handler was called; zero before
 	deadline   time.Time
 	buf        []byte // holds the params; owned by the Call
 	charge     int64  // bytes taken from the memory gate
@@ -203,7 +204,11 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, e *Error) bool {
 		return false
 	}
 	conn, charge, sent := c.conn, c.charge, c.onSent
-	c.method.stats.done(time.Since(c.arrived), e)
+	took := time.Since(c.arrived)
+	c.method.stats.done(took, e)
+	if conn.srv.cfg.Slow != nil && took >= conn.srv.cfg.SlowAfter {
+		c.reportSlow(took, e)
+	}
 	if c.cancel != nil {
 		c.cancel()
 	}
@@ -219,6 +224,15 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, e *Error) bool {
 	return true
 }
 
+// reportSlow reports a call that took long.
+func (c *Call) reportSlow(took time.Duration, e *Error) {
+	s := SlowCall{Method: c.method.name, Peer: &c.conn.peer, Identity: c.Identity(), Params: wire.NewDecoder(c.buf), NumParams: c.NumParams, Bytes: len(c.buf), Took: took, Waited: took, Err: e}
+	if !c.began.IsZero() {
+		s.Waited = c.began.Sub(c.arrived)
+	}
+	c.conn.srv.cfg.Slow(&s)
+}
+
 func (c *Call) recycle() {
 	if c.keep {
 		return
@@ -227,7 +241,7 @@ func (c *Call) recycle() {
 		c.buf = nil
 	}
 	c.Params, c.conn, c.method = wire.Decoder{}, nil, nil
-	c.deadline, c.ctx, c.cancel, c.onSent = time.Time{}, nil, nil, nil
+	c.deadline, c.began, c.ctx, c.cancel, c.onSent = time.Time{}, time.Time{}, nil, nil, nil
 	c.identity, c.onAnswer, c.owner, c.workerSlot = nil, nil, "", nil
 	calls.Put(c)
 }
@@ -277,6 +291,9 @@ func (c *Call) run() {
 			c.panicked(state)
 		}
 	}()
+	if conn.srv.cfg.Slow != nil {
+		c.began = time.Now()
+	}
 	if m.admit != nil {
 		if err := m.admit(c); err != nil {
 			c.Fail(err)

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"encoding/binary"
 	"strconv"
 
 	"github.com/steledb/stele/internal/wire"
@@ -11,12 +12,14 @@ func indexed(what string, i int) string { return what + " " + strconv.Itoa(i) }
 // AppendMutation encodes a mutation as one of
 //
 //	["set", family, qualifier, timestamp, value]
+//	["add", family, qualifier, timestamp, integer]
+//	["merge", family, qualifier, timestamp, value]
 //	["del_column", family, qualifier]
 //	["del_column", family, qualifier, start, end]
 //	["del_family", family]
 //	["del_row"]
 //
-// A nil timestamp requests one from the server. A nil start or end is unbounded. The caller must
+// A nil timestamp of a set requests one from the server. A nil start or end is unbounded. The caller must
 // not encode a mutation with an Op that Validate rejects.
 func AppendMutation(e *wire.Encoder, m *Mutation) {
 	switch m.Op {
@@ -31,6 +34,8 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 			e.Int(m.Timestamp)
 		}
 		e.Bin(m.Value)
+	case OpAdd, OpMerge:
+		appendOperand(e, m)
 	case OpDeleteColumn:
 		ranged := m.Start != 0 || m.End != TimestampEnd{}
 		if ranged {
@@ -55,6 +60,20 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 	default:
 		panic("BUG: encode a mutation of operation " + m.Op.String())
 	}
+}
+
+// appendOperand encodes an add or a merge.
+func appendOperand(e *wire.Encoder, m *Mutation) {
+	e.Array(5)
+	e.Str(m.Op.String())
+	e.Str(m.Family)
+	e.Bin(m.Qualifier)
+	e.Int(m.Timestamp)
+	if m.Op == OpAdd && len(m.Value) == integerBytes {
+		e.Int(int64(binary.BigEndian.Uint64(m.Value)))
+		return
+	}
+	e.Bin(m.Value)
 }
 
 // appendTimestampEnd encodes the end of a timestamp range: an integer, or nil if unbounded.
@@ -105,6 +124,10 @@ func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 	switch string(name) {
 	case "set":
 		m.Op, want = OpSet, 5
+	case "add":
+		m.Op, want = OpAdd, 5
+	case "merge":
+		m.Op, want = OpMerge, 5
 	case "del_column":
 		m.Op, want = OpDeleteColumn, 3
 		if n == 4 || n == 5 {
@@ -153,6 +176,18 @@ func decodeMutationTail(d *wire.Decoder, m *Mutation, n int) error {
 			return decodeError(d, "timestamp", &TimestampError{What: "timestamp is negative", Got: m.Timestamp})
 		}
 		m.Value = d.Bytes()
+		return decodeError(d, "value", nil)
+	}
+	if m.Op.IsOperand() {
+		m.Timestamp = d.Int()
+		if d.Err() != nil {
+			return decodeError(d, "timestamp", nil)
+		}
+		if m.Op == OpAdd {
+			m.Value = Integer(d.Int())
+		} else {
+			m.Value = d.Bytes()
+		}
 		return decodeError(d, "value", nil)
 	}
 	if n > 3 && !d.IsNil() {

@@ -31,13 +31,16 @@ func decodeGC(d *wire.Decoder) (GCPolicy, error) {
 }
 
 // AppendFamily encodes a family as a map with the keys name, id, and, if they are not the defaults,
-// gc and group.
+// gc, group and aggregate.
 func AppendFamily(e *wire.Encoder, f *Family) {
 	n := 2
 	if f.GC.Kind != GCNone {
 		n++
 	}
 	if f.Group != "" {
+		n++
+	}
+	if f.Aggregate != AggregateNone {
 		n++
 	}
 	e.Map(n)
@@ -52,6 +55,10 @@ func AppendFamily(e *wire.Encoder, f *Family) {
 	if f.Group != "" {
 		e.Str("group")
 		e.Str(f.Group)
+	}
+	if f.Aggregate != AggregateNone {
+		e.Str("aggregate")
+		e.Str(f.Aggregate.String())
 	}
 }
 
@@ -71,6 +78,10 @@ func decodeFamily(d *wire.Decoder) (Family, error) {
 			f.GC, err = decodeGC(d)
 		case "group":
 			f.Group = d.Str()
+		case "aggregate":
+			if name := d.Bytes(); d.Err() == nil {
+				f.Aggregate, err = ParseAggregate(string(name))
+			}
 		default:
 			d.Skip()
 		}
@@ -162,7 +173,7 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 }
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
-// written. Format 2 has the granularity, 3 the deletion protection, and 5 the change stream.
+// written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, and 5 the change stream.
 const schemaFormat = 5
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
@@ -174,6 +185,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if s.Protected {
 		format, keys = 3, keys+1
+	}
+	if s.hasAggregates() {
+		format = 4
 	}
 	if s.ChangeRetention > 0 {
 		format, keys = 5, keys+1

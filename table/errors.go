@@ -30,6 +30,8 @@ var (
 	ErrNoMutations = errors.New("row mutation has no mutations")
 	// ErrBadTimestamp means that a timestamp or a timestamp range is invalid: a *TimestampError.
 	ErrBadTimestamp = errors.New("bad timestamp")
+	// ErrAggregate means that an operation does not fit the aggregate of a family: an *AggregateError.
+	ErrAggregate = errors.New("operation does not fit the aggregate of the family")
 	// ErrBadValue means that a stored value has the wrong form for an operation: an increment needs
 	// 8 bytes.
 	ErrBadValue = errors.New("value does not fit the operation")

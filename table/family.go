@@ -12,11 +12,13 @@ type Family struct {
 	// Group is the name of a locality group of the schema. Empty means the default group; in a
 	// schema it is never empty.
 	Group string `json:"group"`
+	// Aggregate is how operands make up a cell; AggregateNone if cells are set. It never changes.
+	Aggregate Aggregate `json:"aggregate,omitzero"`
 }
 
 // Equal reports whether both families are equal in all fields.
 func (f *Family) Equal(o *Family) bool {
-	return f.Name == o.Name && f.ID == o.ID && f.Group == o.Group && f.GC.Equal(&o.GC)
+	return f.Name == o.Name && f.ID == o.ID && f.Group == o.Group && f.Aggregate == o.Aggregate && f.GC.Equal(&o.GC)
 }
 
 // Compression is the block compression of a locality group. Values are stored: append only.

@@ -22,11 +22,14 @@ type FamilySpec struct {
 	GC *GCPolicy
 	// Group comes from group=. Empty means not given: a new family joins the default group.
 	Group string
-	// The remaining fields are options of the family's group. Zero means not given.
+	// The next fields are options of the family's group. Zero means not given.
 	BlockBytes  int         // block=8KiB
 	Compression Compression // compression=none, s2, zstd or two-pass
 	Bloom       BloomMode   // bloom=none, row or rowcol
 	InMemory    *bool       // in-memory, or in-memory=false
+	// Aggregate comes from aggregate=sum, min or max. Nil means not given: a new family is a plain one. The aggregate of a family
+	// cannot change.
+	Aggregate *Aggregate
 }
 
 // ParseFamilySpec parses a family specification. Names and sizes are checked when the specification
@@ -113,6 +116,12 @@ func (p *specParser) set(key, value string, given bool) (err error) {
 		s.GC = &gc
 	case "group":
 		s.Group = value
+	case "aggregate":
+		var a Aggregate
+		if a, err = ParseAggregate(value); err != nil {
+			return fmt.Errorf("unknown value %q: expected one of %s", value, strings.Join(aggregateNames[:], ", "))
+		}
+		s.Aggregate = &a
 	case "compression":
 		s.Compression, err = oneOf[Compression](value, compressionNames[:])
 	case "bloom":
@@ -120,7 +129,7 @@ func (p *specParser) set(key, value string, given bool) (err error) {
 	case "block":
 		s.BlockBytes, err = parseBytes(value)
 	default:
-		return errors.New("unknown option: expected one of versions, age, gc, group, compression, block, bloom, in-memory")
+		return errors.New("unknown option: expected one of versions, age, gc, group, aggregate, compression, block, bloom, in-memory")
 	}
 	return err
 }
@@ -183,6 +192,9 @@ func (f *FamilySpec) String() string {
 		opts = append(opts, specGC(f.GC))
 	}
 	add(f.Group != "", "group="+f.Group)
+	if f.Aggregate != nil {
+		add(true, "aggregate="+f.Aggregate.String())
+	}
 	add(f.Compression != 0, "compression="+f.Compression.String())
 	add(f.BlockBytes != 0, "block="+formatBytes(f.BlockBytes))
 	add(f.Bloom != 0, "bloom="+f.Bloom.String())
@@ -228,6 +240,9 @@ func (s *Schema) Spec(name string) (FamilySpec, bool) {
 	if f.GC.Kind != GCNone {
 		spec.GC = &f.GC
 	}
+	if f.Aggregate != AggregateNone {
+		spec.Aggregate = &f.Aggregate
+	}
 	if g := s.Group(f.Group); g != nil {
 		spec.BlockBytes, spec.Compression, spec.Bloom = g.BlockBytes, g.Compression, g.Bloom
 		if g.InMemory {
@@ -271,6 +286,9 @@ func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, orig *Sch
 	}
 	if spec.Group != "" {
 		f.Group = spec.Group
+	}
+	if spec.Aggregate != nil {
+		f.Aggregate = *spec.Aggregate
 	}
 	if f.Group == "" {
 		f.Group = DefaultGroup

@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseFamilySpec(t *testing.T) {
-	yes, no := true, false
+	yes, no, sum := true, false, AggregateSum
 	gc := func(p GCPolicy) *GCPolicy { return &p }
 	tests := []struct {
 		text  string
@@ -17,7 +17,7 @@ func TestParseFamilySpec(t *testing.T) {
 		canon string // "" is text
 	}{
 		{"contents:versions=3,group=pages,compression=zstd,block=8KiB,bloom=row,in-memory",
-			FamilySpec{"contents", gc(MaxVersions(3)), "pages", 8192, CompressionZstd, BloomRow, &yes}, ""},
+			FamilySpec{"contents", gc(MaxVersions(3)), "pages", 8192, CompressionZstd, BloomRow, &yes, nil}, ""},
 		{"anchor", FamilySpec{Name: "anchor"}, ""},
 		{"anchor:", FamilySpec{Name: "anchor"}, "anchor"},
 		{"a:versions=3,age=30d", FamilySpec{Name: "a", GC: gc(Union(MaxVersions(3), MaxAge(30*24*time.Hour)))}, ""},
@@ -31,6 +31,7 @@ func TestParseFamilySpec(t *testing.T) {
 		{"a:block=1MiB,compression=none,bloom=none",
 			FamilySpec{Name: "a", BlockBytes: 1 << 20, Compression: CompressionNone, Bloom: BloomNone},
 			"a:compression=none,block=1MiB,bloom=none"},
+		{"a:aggregate=sum", FamilySpec{Name: "a", Aggregate: &sum}, ""},
 		{"a:block=5000", FamilySpec{Name: "a", BlockBytes: 5000}, ""},
 	}
 	for _, tc := range tests {

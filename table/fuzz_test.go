@@ -69,7 +69,7 @@ func FuzzMutationDecode(f *testing.F) {
 	q := []byte("q")
 	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{
-			Set("f", q, ServerTimestamp, []byte("v")), DeleteColumnRange("f", q, 1, Before(2)), DeleteFamily("f"), DeleteRow(),
+			Set("f", q, ServerTimestamp, []byte("v")), DeleteColumnRange("f", q, 1, Before(2)), DeleteFamily("f"), DeleteRow(), Add("f", q, 3, -1), Merge("f", q, 3, Integer(1)),
 		}})
 	}))
 	f.Add(pack(list{"r", list{list{"set", "f", "q", 1, "v"}, list{"del_column", "f", "q"}}}))

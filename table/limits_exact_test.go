@@ -422,12 +422,12 @@ func TestScratchBuffers(t *testing.T) {
 }
 
 func TestOpNames(t *testing.T) {
-	for op, want := range map[Op]string{0: "unknown", OpSet: "set", OpDeleteColumn: "del_column", OpDeleteFamily: "del_family", OpDeleteRow: "del_row", OpDeleteRow + 1: "unknown"} {
+	for op, want := range map[Op]string{0: "unknown", OpSet: "set", OpDeleteColumn: "del_column", OpDeleteFamily: "del_family", OpDeleteRow: "del_row", OpAdd: "add", OpMerge: "merge", OpMerge + 1: "unknown"} {
 		if got := op.String(); got != want {
 			t.Errorf("operation %d is called %s, want %s", op, got, want)
 		}
 	}
-	for op, good := range map[Op]bool{0: false, OpSet: true, OpDeleteFamily: true, OpDeleteRow: true, OpDeleteRow + 1: false} {
+	for op, good := range map[Op]bool{0: false, OpSet: true, OpDeleteFamily: true, OpDeleteRow: true, OpMerge + 1: false} {
 		m := Mutation{Op: op, Family: "f"}
 		if err := m.Validate(nil, nil); (err == nil) != good {
 			t.Errorf("operation %d: %v", op, err)

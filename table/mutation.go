@@ -13,7 +13,17 @@ const (
 	OpDeleteFamily Op = 3
 	// OpDeleteRow deletes every cell of the row.
 	OpDeleteRow Op = 4
+	// OpAdd adds a value to the cell of an aggregate family. A cell that does not exist becomes that value.
+	OpAdd Op = 5
+	// OpMerge merges a partial aggregate into the cell of an aggregate family.
+	OpMerge Op = 6
 )
+
+// IsDeletion reports whether the operation only deletes.
+func (o Op) IsDeletion() bool { return o >= OpDeleteColumn && o <= OpDeleteRow }
+
+// IsOperand reports whether the operation adds an operand to the cell of an aggregate family.
+func (o Op) IsOperand() bool { return o == OpAdd || o == OpMerge }
 
 // String returns the operation's name on the wire, such as "del_column".
 func (o Op) String() string {
@@ -25,6 +35,7 @@ func (o Op) String() string {
 
 var opNames = [...]string{
 	OpSet: "set", OpDeleteColumn: "del_column", OpDeleteFamily: "del_family", OpDeleteRow: "del_row",
+	OpAdd: "add", OpMerge: "merge",
 }
 
 // A Mutation is one change to a row. A delete covers everything committed before it and everything
@@ -35,11 +46,11 @@ type Mutation struct {
 	Op Op
 	// Family is used by all operations except OpDeleteRow.
 	Family string
-	// Qualifier is used by OpSet and OpDeleteColumn.
+	// Qualifier is used by OpSet, OpAdd, OpMerge and OpDeleteColumn.
 	Qualifier []byte
-	// Timestamp of OpSet is in microseconds: ServerTimestamp, or not negative.
+	// Timestamp of OpSet is in microseconds: ServerTimestamp, or not negative. That of OpAdd and OpMerge is not negative.
 	Timestamp int64
-	// Value is used by OpSet.
+	// Value is used by OpSet, OpAdd and OpMerge. Operands of integers have 8 bytes: see Integer.
 	Value []byte
 	// Start and End restrict OpDeleteColumn to timestamps in [Start, End), in microseconds. Their
 	// zero values cover every version.
@@ -50,6 +61,16 @@ type Mutation struct {
 // Set returns a mutation that writes one cell.
 func Set(family string, qualifier []byte, timestamp int64, value []byte) Mutation {
 	return Mutation{Op: OpSet, Family: family, Qualifier: qualifier, Timestamp: timestamp, Value: value}
+}
+
+// Add returns a mutation that adds n to the integer cell of an aggregate family: to its sum, its minimum or its maximum.
+func Add(family string, qualifier []byte, timestamp, n int64) Mutation {
+	return Mutation{Op: OpAdd, Family: family, Qualifier: qualifier, Timestamp: timestamp, Value: Integer(n)}
+}
+
+// Merge returns a mutation that merges the value of a cell of an aggregate family into another cell of such a family.
+func Merge(family string, qualifier []byte, timestamp int64, value []byte) Mutation {
+	return Mutation{Op: OpMerge, Family: family, Qualifier: qualifier, Timestamp: timestamp, Value: value}
 }
 
 // DeleteColumn returns a mutation that deletes all versions of a column.
@@ -73,7 +94,7 @@ func DeleteRow() Mutation { return Mutation{Op: OpDeleteRow} }
 // sum plus the row key.
 func (m *Mutation) Size() int64 {
 	switch m.Op {
-	case OpSet:
+	case OpSet, OpAdd, OpMerge:
 		return int64(len(m.Family) + len(m.Qualifier) + len(m.Value))
 	case OpDeleteColumn:
 		return int64(len(m.Family) + len(m.Qualifier))
@@ -84,7 +105,7 @@ func (m *Mutation) Size() int64 {
 }
 
 // Validate checks the mutation against schema, which may be nil, and lim; nil means the defaults.
-// Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp, ErrLimit, and, without a schema, ErrBadName.
+// Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp, ErrLimit, ErrAggregate, ErrBadValue, and, without a schema, ErrBadName.
 func (m *Mutation) Validate(schema *Schema, lim *Limits) error {
 	return m.validate(schema, lim.orDefault())
 }
@@ -94,10 +115,11 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Op == OpDeleteRow {
 		return nil
 	}
-	if m.Op < OpSet || m.Op > OpDeleteRow {
+	if m.Op < OpSet || m.Op > OpMerge {
 		return ErrBadOp
 	}
-	if err := checkFamilyIn(schema, m.Family, l); err != nil {
+	family, err := familyIn(schema, m.Family, l)
+	if err != nil {
 		return err
 	}
 	if m.Op == OpDeleteFamily {
@@ -113,7 +135,15 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Op == OpDeleteColumn {
 		return checkTimeRange(m.Start, m.End, unit)
 	}
-	if m.Timestamp != ServerTimestamp {
+	if m.Op.IsOperand() != (family.Aggregate != AggregateNone) && schema != nil {
+		return &AggregateError{Family: m.Family, Aggregate: family.Aggregate, Operation: m.Op.String()}
+	}
+	if m.Op.IsOperand() {
+		if err := family.Aggregate.CheckOperand(m.Value); err != nil {
+			return err
+		}
+	}
+	if m.Timestamp != ServerTimestamp || m.Op.IsOperand() {
 		if m.Timestamp < 0 {
 			return &TimestampError{What: "timestamp is negative", Got: m.Timestamp}
 		}
@@ -142,14 +172,19 @@ func checkTimeRange(start int64, end TimestampEnd, unit Granularity) error {
 	return unit.check("end of range", last)
 }
 
-func checkFamilyIn(schema *Schema, family string, l *Limits) error {
+// anyFamily is the family of a mutation that is checked without a schema.
+var anyFamily = &Family{}
+
+// familyIn returns a family of the schema; anyFamily if there is no schema.
+func familyIn(schema *Schema, name string, l *Limits) (*Family, error) {
 	if schema == nil {
-		return checkName("family name", family, l.FamilyNameBytes)
+		return anyFamily, checkName("family name", name, l.FamilyNameBytes)
 	}
-	if schema.Family(family) == nil {
-		return &NoFamilyError{Table: schema.Name, Family: family}
+	f := schema.Family(name)
+	if f == nil {
+		return nil, &NoFamilyError{Table: schema.Name, Family: name}
 	}
-	return nil
+	return f, nil
 }
 
 // A RowMutation changes one row atomically, across any of its families. Its mutations apply in

@@ -40,7 +40,7 @@ func TestMutationValidate(t *testing.T) {
 		{DeleteFamily("g"), ErrNoFamily},
 		{DeleteRow(), nil},
 		{Mutation{}, ErrBadOp},
-		{Mutation{Op: 5, Family: "f"}, ErrBadOp},
+		{Mutation{Op: 7, Family: "f"}, ErrBadOp},
 	}
 	for _, tc := range tests {
 		if err := tc.m.Validate(schema, lim); !errors.Is(err, tc.want) || tc.want == nil && err != nil {

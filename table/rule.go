@@ -22,14 +22,18 @@ type Rule struct {
 }
 
 // Validate checks the rule against schema, which may be nil, and lim; nil means the defaults.
-// Errors: ErrBadOp, ErrNoFamily, ErrLimit, and, without a schema, ErrBadName.
+// Errors: ErrBadOp, ErrNoFamily, ErrLimit, ErrAggregate, and, without a schema, ErrBadName.
 func (r *Rule) Validate(schema *Schema, lim *Limits) error {
 	l := lim.orDefault()
 	if r.Op != RuleAppend && r.Op != RuleIncrement {
 		return ErrBadOp
 	}
-	if err := checkFamilyIn(schema, r.Family, l); err != nil {
+	family, err := familyIn(schema, r.Family, l)
+	if err != nil {
 		return err
+	}
+	if family.Aggregate != AggregateNone {
+		return &AggregateError{Family: r.Family, Aggregate: family.Aggregate, Operation: "read-modify-write"}
 	}
 	if err := checkLimit("qualifier bytes", len(r.Qualifier), l.QualifierBytes); err != nil {
 		return err

@@ -110,7 +110,7 @@ func (s *Schema) AddFamily(f Family) (*Schema, error) {
 }
 
 // SetFamily returns the schema with the policy and group of the family f.Name taken from f. The
-// family keeps its ID; if f.Group is empty, it keeps its group. A group that loses its last family
+// family keeps its ID, and must keep its aggregate; if f.Group is empty, it keeps its group. A group that loses its last family
 // is removed. Errors: ErrNoFamily, ErrNoGroup, and those of Validate.
 func (s *Schema) SetFamily(f Family) (*Schema, error) {
 	i, ok := s.findFamily(f.Name)
@@ -122,6 +122,9 @@ func (s *Schema) SetFamily(f Family) (*Schema, error) {
 	}
 	if s.Group(f.Group) == nil {
 		return nil, s.noGroup(f.Group)
+	}
+	if f.Aggregate != s.Families[i].Aggregate {
+		return nil, &SchemaError{Table: s.Name, Reason: "the aggregate of family " + f.Name + " cannot change: drop the family and create it again"}
 	}
 	c := s.Clone()
 	f.ID = c.Families[i].ID
@@ -149,6 +152,10 @@ func (s *Schema) DropFamily(name string) (*Schema, error) {
 	c.Families = slices.Delete(c.Families, i, i+1)
 	c.dropIfEmpty(left)
 	return c, nil
+}
+
+func (s *Schema) hasAggregates() bool {
+	return slices.ContainsFunc(s.Families, func(f Family) bool { return f.Aggregate != AggregateNone })
 }
 
 // CheckDrop returns ErrProtected if the table and its families are protected from being dropped.
@@ -242,6 +249,9 @@ func (s *Schema) validateFamilies(l *Limits) error {
 		if err := f.GC.Validate(l); err != nil {
 			return &ElementError{What: "family", Index: i, Err: err}
 		}
+		if int(f.Aggregate) >= len(aggregateNames) {
+			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " has the unknown " + f.Aggregate.String()}
+		}
 		if i > 0 && s.Families[i-1].Name >= f.Name {
 			return &SchemaError{Table: s.Name, Reason: "families are not sorted by name or have duplicates"}
 		}
@@ -270,3 +280,13 @@ const (
 	ChangeRetentionMin = time.Hour
 	ChangeRetentionMax = 30 * 24 * time.Hour
 )
+
+// ShownName returns the name under which people know a table: for a dropped one, the name that it had, with a note.
+func ShownName(name string) string {
+	if IsDropped(name) {
+		if parts := strings.SplitN(name, ".", 3); len(parts) == 3 { // its id, and when it was dropped
+			return parts[2] + " (dropped)"
+		}
+	}
+	return name
+}

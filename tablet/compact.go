@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/gcpolicy"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/tombstone"
@@ -13,6 +14,8 @@ import (
 // compaction copies the live entries of some memtables or files. What it may drop depends on
 // whether it has the complete history:
 //
+//   - Any compaction folds the operands of a cell in its input into one, with the key of the last: the result is the same whichever
+//     operands are folded first, and a deletion that covers the last of them covers all (T14).
 //   - Any compaction drops entries that a later commit in the same input replaced, deleted whole or
 //     outranked: the remaining entries decide everything that such an entry could still decide.
 //   - With the complete history (the oldest file of the group is among the input) it also drops the
@@ -38,6 +41,13 @@ type compaction struct {
 	versions          []gcpolicy.Version
 	start             []byte      // key of the first of versions
 	held              []heldEntry // entries of versions, if they are small together
+	operand           operand
+}
+
+// operand is the fold of the operands of a cell that a compaction has read so far.
+type operand struct {
+	there, owned bool // owned: value may be changed
+	key, value   []byte
 }
 
 // heldEntry is an entry held until its column is judged.
@@ -133,7 +143,15 @@ func (c *compaction) oneFamily() error {
 			continue
 		}
 		c.key = append(c.key[:c.familyEnd], key[p.Family:p.Column]...)
-		if err := c.column(); err != nil {
+		switch {
+		case c.family.Aggregate != table.AggregateNone:
+			err = c.aggregate()
+		case p.Kind == ikey.KindOperand: // not a cell
+			err = ikey.ErrBadKey
+		default:
+			err = c.column()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -149,17 +167,9 @@ func (c *compaction) column() error {
 		}
 		seq := ikey.Seq(key)
 		if ikey.IsDeleteColumn(key, len(c.key)) {
-			start, end, err := ikey.Range(c.merge.value())
-			if err != nil {
+			if err := c.columnDeletion(key, seq); err != nil {
 				return err
 			}
-			if !c.judge.IsCovered(seq) {
-				c.judge.Delete(start, end, seq)
-				if err := c.keepDeletion(c.family, key, c.merge.value()); err != nil {
-					return err
-				}
-			}
-			c.merge.next()
 			continue
 		}
 		if c.judge.NeedsHistory() {
@@ -177,6 +187,99 @@ func (c *compaction) column() error {
 		c.merge.next()
 	}
 	return nil
+}
+
+// columnDeletion copies the deletion at the current entry, unless an earlier one covers it.
+func (c *compaction) columnDeletion(key []byte, seq uint64) error {
+	start, end, err := ikey.Range(c.merge.value())
+	if err != nil {
+		return err
+	}
+	if !c.judge.IsCovered(seq) {
+		c.judge.Delete(start, end, seq)
+		if err := c.keepDeletion(c.family, key, c.merge.value()); err != nil {
+			return err
+		}
+	}
+	c.merge.next()
+	return nil
+}
+
+// aggregate is column for a column of operands.
+func (c *compaction) aggregate() error {
+	c.judge.BeginColumn(&c.family.policy, c.familyFull)
+	for c.merge.valid() {
+		key := c.merge.key()
+		if !bytes.HasPrefix(key, c.key) {
+			break
+		}
+		seq := ikey.Seq(key)
+		if ikey.IsDeleteColumn(key, len(c.key)) {
+			if err := c.columnDeletion(key, seq); err != nil {
+				return err
+			}
+			continue
+		}
+		if !ikey.IsOperand(key, len(c.key)) {
+			return ikey.ErrBadKey
+		}
+		if c.judge.NeedsHistory() {
+			return c.history()
+		}
+		verdict := c.judge.Next(ikey.Timestamp(key), seq)
+		if verdict == gcpolicy.Rest {
+			c.skipColumn()
+			break
+		}
+		if err := c.keep(verdict, key); err != nil {
+			return err
+		}
+		c.merge.next()
+	}
+	return c.flushOperand()
+}
+
+// keep copies the current entry if its verdict is that it lives. An operand is held until the next cell or flushOperand.
+func (c *compaction) keep(verdict gcpolicy.Verdict, key []byte) error {
+	if verdict != gcpolicy.Live && verdict != gcpolicy.Merged {
+		return nil
+	}
+	return c.keepValue(verdict, key, c.merge.value())
+}
+
+// keepValue is keep for an entry that was read before.
+func (c *compaction) keepValue(verdict gcpolicy.Verdict, key, value []byte) error {
+	if c.merge.err != nil {
+		return c.merge.err
+	}
+	o := &c.operand
+	switch {
+	case verdict == gcpolicy.Merged:
+		if !o.owned {
+			o.value, o.owned = bytes.Clone(o.value), true
+		}
+		var err error
+		o.value, err = c.family.Aggregate.Fold(o.value, value)
+		return err
+	case verdict != gcpolicy.Live:
+		return nil
+	case c.family.Aggregate == table.AggregateNone:
+		return c.emit(c.family, key, value)
+	}
+	err := c.flushOperand()
+	o.there, o.owned, o.key, o.value = true, false, append(o.key[:0], key...), value
+	return err
+}
+
+// flushOperand writes the operand that is held, if there is one.
+func (c *compaction) flushOperand() error {
+	o := &c.operand
+	if !o.there {
+		return nil
+	}
+	value := o.value
+	o.there, o.value = false, nil
+	return c.emit(c.family, o.key, value)
 }
 
 func (c *compaction) skipColumn() {
@@ -211,13 +314,11 @@ func (c *compaction) history() error {
 	}
 	defer clear(c.held)
 	for i := range c.versions {
-		if c.versions[i].Verdict == gcpolicy.Live {
-			if err := c.emit(c.family, c.held[i].key, c.held[i].value); err != nil {
-				return err
-			}
+		if err := c.keepValue(c.versions[i].Verdict, c.held[i].key, c.held[i].value); err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.flushOperand()
 }
 
 // collect advances past a column's versions and records them. It reports whether it holds their
@@ -256,14 +357,12 @@ func (c *compaction) copyAgain() error {
 		if !bytes.HasPrefix(key, c.key) || ikey.Timestamp(key) != v.Timestamp || ikey.Seq(key) != v.Seq {
 			return errColumnChanged
 		}
-		if v.Verdict == gcpolicy.Live {
-			if err := c.emit(c.family, key, c.merge.value()); err != nil {
-				return err
-			}
+		if err := c.keep(v.Verdict, key); err != nil {
+			return err
 		}
 		c.merge.next()
 	}
-	return nil
+	return c.flushOperand()
 }
 
 func (c *compaction) keepDeletion(f *family, key, value []byte) error {

@@ -20,6 +20,8 @@
 //     exactly once. Views are immutable; compactions replace them.
 //   - An entry is an internal key (see ikey) and a value. Each entry has a sequence number. A
 //     mutation uses one sequence number for each of its operations.
+//   - An operand is the entry of an add or a merge. Reads fold the operands of a column and a timestamp
+//     to a cell (table.Aggregate), and compactions to one operand.
 //   - A commit is visible when the tablet's applied number has passed its last entry. A read loads
 //     that number once, so it sees whole mutations only.
 //   - The redo point of a tablet is the last sequence number up to which all its entries are in
@@ -232,4 +234,11 @@
 //	    was begun after Clear returned, on this server and all later ones (I1). It is dropped only by a
 //	    major compaction that began when all the entries that it hides were in files, and has rewritten
 //	    these. No commit gets its place in the log while the tombstone is being saved (I2).
+//	T14. The cell of an aggregate family is the fold of all acknowledged operands of its column and timestamp after
+//	    the last deletion that covers them, whatever compactions have run. Folding is associative and
+//	    commutative, and files of a group divide a row's operands by sequence number (T5).
+//	T15. An operand is folded once. Every entry is in one memtable or file of a view, and recovery adds none at
+//	    or below the redo point.
+//	T16. A column has either cells or operands. Writes of the other kind are rejected, and such an entry is corrupt.
+//	T17. Garbage collection counts timestamps, not operands.
 package tablet

@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,12 +55,17 @@ func (m *model) apply(row string, stamp int64, ms []table.Mutation) {
 				r[c] = map[int64]string{}
 			}
 			r[c][ts] = string(mu.Value)
-			if n := m.rules[mu.Family].versions; n > 0 {
-				stamps := slices.Sorted(maps.Keys(r[c]))
-				for _, old := range stamps[:max(0, len(stamps)-n)] {
-					delete(r[c], old)
-				}
+			m.limit(r[c], mu.Family)
+		case table.OpAdd, table.OpMerge:
+			if r[c] == nil {
+				r[c] = map[int64]string{}
 			}
+			value := mu.Value
+			if old, there := r[c][mu.Timestamp]; there {
+				value = integerValue(m.fold(mu.Family, integerOf(old), integerOf(string(mu.Value))))
+			}
+			r[c][mu.Timestamp] = string(value)
+			m.limit(r[c], mu.Family)
 		case table.OpDeleteColumn:
 			maps.DeleteFunc(r[c], func(ts int64, _ string) bool { return ts >= mu.Start && mu.End.Contains(ts) })
 		case table.OpDeleteFamily:
@@ -68,6 +75,33 @@ func (m *model) apply(row string, stamp int64, ms []table.Mutation) {
 		}
 	}
 }
+
+// limit enforces versions=n in a column.
+func (m *model) limit(c map[int64]string, family string) {
+	n := m.rules[family].versions
+	if n == 0 || len(c) <= n {
+		return
+	}
+	stamps := slices.Sorted(maps.Keys(c))
+	for _, old := range stamps[:max(0, len(stamps)-n)] {
+		delete(c, old)
+	}
+}
+
+// fold is the aggregate of the family with that name.
+func (m *model) fold(family string, a, b int64) int64 {
+	switch {
+	case strings.HasPrefix(family, "min"):
+		return min(a, b)
+	case strings.HasPrefix(family, "max"):
+		return max(a, b)
+	}
+	return a + b
+}
+
+func integerOf(value string) int64 { return int64(binary.BigEndian.Uint64([]byte(value))) }
+
+func integerValue(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 func (m *model) read(row string, now int64) []table.Cell {
 	m.now = max(m.now, now)
@@ -95,12 +129,38 @@ type randomRun struct {
 var modelFamilies = map[string]string{
 	"all": "all:", "one": "one:versions=1", "three": "three:versions=3,group=g2,compression=zstd",
 	"young": "young:age=100s", "both": "both:versions=2,age=200s,group=g2",
+	"sum": "sum:aggregate=sum", "sum2": "sum2:versions=2,aggregate=sum,group=g2", "min": "min:age=200s,aggregate=min", "max3": "max3:versions=3,aggregate=max",
 }
+
+// aggregateFamilies are those of modelFamilies with an aggregate.
+var aggregateFamilies = []string{"max3", "min", "sum", "sum2"}
 
 func (rr *randomRun) row() string { return fmt.Sprintf("row\x00%d", rr.r.IntN(6)) }
 
 func (rr *randomRun) family() string {
 	return slices.Sorted(maps.Keys(modelFamilies))[rr.r.IntN(len(modelFamilies))]
+}
+
+// plainFamily returns a family whose cells are set.
+func (rr *randomRun) plainFamily() string {
+	for {
+		if f := rr.family(); !slices.Contains(aggregateFamilies, f) {
+			return f
+		}
+	}
+}
+
+// operand adds a small or an extreme integer.
+func (rr *randomRun) operand() table.Mutation {
+	n := rr.r.Int64N(100) - 50
+	if rr.r.IntN(20) == 0 {
+		n = []int64{math.MinInt64, math.MaxInt64}[rr.r.IntN(2)]
+	}
+	family := aggregateFamilies[rr.r.IntN(len(aggregateFamilies))]
+	if at := rr.timestamp(); at != table.ServerTimestamp {
+		return table.Add(family, rr.qualifier(), at, n)
+	}
+	return table.Merge(family, rr.qualifier(), 0, integerValue(n))
 }
 
 func (rr *randomRun) qualifier() []byte {
@@ -118,9 +178,11 @@ func (rr *randomRun) mutations() []table.Mutation {
 	var ms []table.Mutation
 	for range 1 + rr.r.IntN(4) {
 		switch k := rr.r.IntN(20); {
+		case k < 5:
+			ms = append(ms, rr.operand())
 		case k < 14:
 			rr.count++
-			ms = append(ms, table.Set(rr.family(), rr.qualifier(), rr.timestamp(), fmt.Appendf(nil, "v%d", rr.count)))
+			ms = append(ms, table.Set(rr.plainFamily(), rr.qualifier(), rr.timestamp(), fmt.Appendf(nil, "v%d", rr.count)))
 		case k < 16:
 			ms = append(ms, table.DeleteColumn(rr.family(), rr.qualifier()))
 		case k < 18:
@@ -233,7 +295,7 @@ func (rr *randomRun) readModifyWrite() {
 }
 
 func (rr *randomRun) checkAndMutate() {
-	row, fam := rr.row(), rr.family()
+	row, fam := rr.row(), rr.plainFamily()
 	p, err := table.Compile(table.FamilyRegex(fam))
 	if err != nil {
 		rr.t.Fatal(err)
@@ -322,6 +384,7 @@ func (rr *randomRun) checkAll() {
 func newRandomRun(t testing.TB, seed uint64) *randomRun {
 	rules := map[string]rule{
 		"one": {versions: 1}, "three": {versions: 3}, "young": {age: 100 * time.Second}, "both": {versions: 2, age: 200 * time.Second},
+		"sum2": {versions: 2}, "min": {age: 200 * time.Second}, "max3": {versions: 3},
 	}
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, MajorPeriod: 1000 * time.Hour, CompactionBytesPerSecond: -1}
 	return &randomRun{

@@ -196,6 +196,8 @@ func (r *rows) readFamily() {
 			}
 		case where > 0:
 			r.skip(r.key[:r.familyEnd])
+		case p.Kind == ikey.KindOperand || r.family.Aggregate != table.AggregateNone:
+			r.readAggregate()
 		default:
 			r.readColumn()
 		}
@@ -213,17 +215,7 @@ func (r *rows) readColumn() {
 		}
 		seq := ikey.Seq(key)
 		if ikey.IsDeleteColumn(key, len(r.key)) {
-			start, end, err := ikey.Range(r.merge.value())
-			if err != nil {
-				r.err = err
-				return
-			}
-			r.judge.Delete(start, end, seq)
-			if held := int64(r.judge.Ranges()) * rangeBytes; held > r.limit {
-				r.tooLarge(held)
-				return
-			}
-			r.step()
+			r.readDeletion(seq)
 			continue
 		}
 		if r.judge.NeedsHistory() {
@@ -257,7 +249,94 @@ func (r *rows) readColumn() {
 	}
 }
 
-// readHistory is readColumn for a column that must be judged as a whole.
+// readDeletion passes the deletion of versions at the current entry to the judge.
+func (r *rows) readDeletion(seq uint64) {
+	start, end, err := ikey.Range(r.merge.value())
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.judge.Delete(start, end, seq)
+	if held := int64(r.judge.Ranges()) * rangeBytes; held > r.limit {
+		r.tooLarge(held)
+		return
+	}
+	r.step()
+}
+
+// readAggregate is readColumn for a column of operands: the cell of a timestamp is the fold of its operands (T14). A plain family with
+// operands is corrupt.
+func (r *rows) readAggregate() {
+	if r.family.Aggregate == table.AggregateNone {
+		r.err = ikey.ErrBadKey
+		return
+	}
+	r.judge.BeginColumn(&r.family.policy, r.familyFull)
+	qualifier, kept := []byte(nil), 0
+	var cell foldedCell
+	for r.merge.valid() && r.err == nil {
+		key := r.merge.key()
+		if !bytes.HasPrefix(key, r.key) {
+			return
+		}
+		seq := ikey.Seq(key)
+		if ikey.IsDeleteColumn(key, len(r.key)) {
+			r.readDeletion(seq)
+			continue
+		}
+		if !ikey.IsOperand(key, len(r.key)) {
+			r.err = ikey.ErrBadKey
+			return
+		}
+		if r.judge.NeedsHistory() {
+			r.readHistory()
+			return
+		}
+		r.seen++
+		ts, h := ikey.Timestamp(key), &r.selection.hints
+		switch r.judge.Next(ts, seq) {
+		case gcpolicy.Rest:
+			r.skip(r.key)
+			return
+		case gcpolicy.Merged:
+			r.fold(&cell, r.merge.value())
+		case gcpolicy.Live:
+			if cell = (foldedCell{}); ts < h.Start || kept > 0 && (kept == h.MaxVersions || r.full()) {
+				r.skip(r.key)
+				return
+			}
+			if h.End != 0 && ts >= h.End {
+				break
+			}
+			if qualifier == nil {
+				qualifier = r.keepQualifier()
+			}
+			r.keep(qualifier, ts, r.merge.value())
+			kept, cell.kept = kept+1, true
+		}
+		r.step()
+	}
+}
+
+// foldedCell is the state of the cell whose operands are being read.
+type foldedCell struct {
+	kept  bool // it is the last of the row's cells, and not left out
+	owned bool // its value may be changed
+}
+
+// fold folds an operand into the last cell, unless that is left out.
+func (r *rows) fold(cell *foldedCell, operand []byte) {
+	if !cell.kept || r.err != nil || r.merge.err != nil {
+		return
+	}
+	last := &r.cells[len(r.cells)-1]
+	if !cell.owned { // the value is that of a memtable or a file
+		last.Value, cell.owned = bytes.Clone(last.Value), true
+	}
+	last.Value, r.err = r.family.Aggregate.Fold(last.Value, operand)
+}
+
+// readHistory is readColumn or readAggregate for a column that must be judged as a whole.
 func (r *rows) readHistory() {
 	r.versions, r.values = r.versions[:0], r.values[:0]
 	defer r.dropHistory()
@@ -286,17 +365,30 @@ func (r *rows) readHistory() {
 		r.err = fmt.Errorf("read rows: %w", err)
 		return
 	}
-	qualifier, kept := r.keepQualifier(), 0
+	r.keepSettled()
+}
+
+// keepSettled collects the cells of versions.
+func (r *rows) keepSettled() {
+	qualifier, kept, h := r.keepQualifier(), 0, &r.selection.hints
+	var cell foldedCell
 	for i := range r.versions {
 		v := &r.versions[i]
-		h := &r.selection.hints
-		if v.Verdict != gcpolicy.Live || v.Timestamp < h.Start || h.End != 0 && v.Timestamp >= h.End {
+		if v.Verdict == gcpolicy.Merged {
+			r.fold(&cell, r.values[i])
 			continue
 		}
-		r.keep(qualifier, v.Timestamp, r.values[i])
-		if kept++; kept == h.MaxVersions || r.full() || r.err != nil {
+		if v.Verdict != gcpolicy.Live {
+			continue
+		}
+		if cell = (foldedCell{}); v.Timestamp < h.Start || h.End != 0 && v.Timestamp >= h.End {
+			continue
+		}
+		if kept > 0 && (kept == h.MaxVersions || r.full()) || r.err != nil {
 			break
 		}
+		r.keep(qualifier, v.Timestamp, r.values[i])
+		kept, cell.kept = kept+1, true
 	}
 }
 

@@ -25,7 +25,7 @@ type family struct {
 func newSchema(t *table.Schema, v Version) *schema {
 	s := &schema{table: t, version: v, families: make([]family, len(t.Families))}
 	for i := range t.Families {
-		s.families[i] = family{Family: t.Families[i], index: i, policy: gcpolicy.New(&t.Families[i].GC)}
+		s.families[i] = family{Family: t.Families[i], index: i, policy: gcpolicy.New(&t.Families[i])}
 	}
 	for i := range t.Groups {
 		if t.Groups[i].InMemory {

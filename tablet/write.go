@@ -330,7 +330,15 @@ func stamped(rm *table.RowMutation) bool {
 // deletionsLast returns rm with its deletions at the end: see planted.DeletionsLast.
 func deletionsLast(rm *table.RowMutation) *table.RowMutation {
 	moved := slices.Clone(rm.Mutations)
-	slices.SortStableFunc(moved, func(a, b table.Mutation) int { return min(int(a.Op-table.OpSet), 1) - min(int(b.Op-table.OpSet), 1) })
+	slices.SortStableFunc(moved, func(a, b table.Mutation) int {
+		switch {
+		case a.Op.IsDeletion() == b.Op.IsDeletion():
+			return 0
+		case b.Op.IsDeletion():
+			return -1
+		}
+		return 1
+	})
 	return &table.RowMutation{Row: rm.Row, Mutations: moved}
 }
 

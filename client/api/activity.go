@@ -9,17 +9,25 @@ import (
 // Activity is the result of activity: what a node has done in each of the last intervals. All series
 // are equally long and end at the same time, the oldest interval first.
 type Activity struct {
-	Node       string // its name
-	IntervalMS int64
-	EndMS      int64 // end of the last interval, in ms since 1970
+	Node       string `json:"node"` // its name
+	IntervalMS int64  `json:"interval_ms"`
+	EndMS      int64  `json:"end_ms"` // end of the last interval, in ms since 1970
 	// Reads, Scans and Writes are requests: reads of rows by key, batches of scans, and changes of
 	// rows. Commits are changes that were made durable here.
-	Reads, Scans, Writes, Commits []int64
+	Reads   []int64 `json:"reads"`
+	Scans   []int64 `json:"scans"`
+	Writes  []int64 `json:"writes"`
+	Commits []int64 `json:"commits"`
 	// ReadMeanUS and the others are times from the arrival of a read by key, or of a change, to its
 	// answer, in µs; -1 if there was none. The 99th percentile is rounded up to a power of two.
-	ReadMeanUS, ReadP99US, WriteMeanUS, WriteP99US []int64
-	BytesIn, BytesOut                              []int64 // at the node's port
-	Errors                                         []int64 // of these reads, scans and writes
+	ReadMeanUS  []int64 `json:"read_mean_us"`
+	ReadP99US   []int64 `json:"read_p99_us"`
+	WriteMeanUS []int64 `json:"write_mean_us"`
+	WriteP99US  []int64 `json:"write_p99_us"`
+	// BytesIn and BytesOut are those of the node's port, Errors those of these reads, scans and writes.
+	BytesIn  []int64 `json:"bytes_in"`
+	BytesOut []int64 `json:"bytes_out"`
+	Errors   []int64 `json:"errors"`
 }
 
 // ActivityIntervalsMax is the number of intervals that a node keeps.

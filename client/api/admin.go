@@ -43,11 +43,11 @@ func setErr(d *wire.Decoder, err error) {
 	}
 }
 
-// AppendFamilySpec encodes a family as a map of name, gc, group, block_bytes, compression, bloom
-// and in_memory. Unset fields are omitted.
+// AppendFamilySpec encodes a family as a map of name, gc, group, block_bytes, compression, bloom,
+// in_memory and aggregate. Unset fields are omitted.
 func AppendFamilySpec(e *wire.Encoder, f *table.FamilySpec) {
 	n := 1
-	for _, set := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil} {
+	for _, set := range []bool{f.GC != nil, f.Group != "", f.BlockBytes != 0, f.Compression != 0, f.Bloom != 0, f.InMemory != nil, f.Aggregate != nil} {
 		if set {
 			n++
 		}
@@ -71,6 +71,10 @@ func AppendFamilySpec(e *wire.Encoder, f *table.FamilySpec) {
 	if f.InMemory != nil {
 		e.Str("in_memory")
 		e.Bool(*f.InMemory)
+	}
+	if f.Aggregate != nil {
+		e.Str("aggregate")
+		e.Str(f.Aggregate.String())
 	}
 }
 
@@ -100,6 +104,11 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 		case "in_memory":
 			on := d.Bool()
 			f.InMemory = &on
+		case "aggregate":
+			var a table.Aggregate
+			if a, err = named(d, table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax); err == nil {
+				f.Aggregate = &a
+			}
 		case "id": // present in the families of describe_table
 			d.Skip()
 		default:

@@ -40,6 +40,8 @@ const (
 	MethodCompactTablet = "compact_tablet"
 	MethodStatus        = "status"
 	MethodActivity      = "activity"
+	MethodSlowRequests  = "slow_requests"
+	MethodAuditLog      = "audit_log"
 
 	MethodListNodes  = "list_nodes"
 	MethodDrainNode  = "drain_node"
@@ -89,7 +91,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
-		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodAuditLog,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,

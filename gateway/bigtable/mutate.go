@@ -26,6 +26,12 @@ func (s *Service) MutateRow(ctx context.Context, req *bigtablepb.MutateRowReques
 	if err != nil {
 		return nil, err
 	}
+	if err = s.checkRow(req.RowKey); err == nil {
+		err = checkToken(req.Idempotency, req.Mutations)
+	}
+	if err != nil {
+		return nil, err
+	}
 	m, repeat, err := rowMutation(req.RowKey, req.Mutations)
 	if err != nil {
 		return nil, err
@@ -45,7 +51,10 @@ func (s *Service) MutateRows(req *bigtablepb.MutateRowsRequest, stream bigtablep
 	if err != nil {
 		return err
 	}
-	e := convertEntries(req.Entries)
+	if err := s.checkEntries(req.Entries); err != nil {
+		return err
+	}
+	e := s.convertEntries(req.Entries)
 	e.apply(stream.Context(), t)
 	if err := e.noTable(); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
@@ -65,11 +74,17 @@ type entries struct {
 	errs   []error
 }
 
-func convertEntries(from []*bigtablepb.MutateRowsRequest_Entry) *entries {
+func (s *Service) convertEntries(from []*bigtablepb.MutateRowsRequest_Entry) *entries {
 	n := len(from)
 	e := &entries{make([]*client.RowMutation, 0, n), make([]int, 0, n), make([]errcode.Repeat, n), make([]error, n)}
 	for i, f := range from {
 		var m *client.RowMutation
+		if e.errs[i] = s.checkRow(f.RowKey); e.errs[i] == nil {
+			e.errs[i] = checkToken(f.Idempotency, f.Mutations)
+		}
+		if e.errs[i] != nil {
+			continue
+		}
 		if m, e.repeat[i], e.errs[i] = rowMutation(f.RowKey, f.Mutations); e.errs[i] != nil {
 			continue
 		}
@@ -148,6 +163,12 @@ func (s *Service) CheckAndMutateRow(ctx context.Context, req *bigtablepb.CheckAn
 	if err != nil {
 		return nil, err
 	}
+	if err = s.checkRow(req.RowKey); err == nil {
+		err = s.checkFilter(req.PredicateFilter)
+	}
+	if err != nil {
+		return nil, err
+	}
 	predicate, err := convertFilter(req.PredicateFilter)
 	if err != nil {
 		return nil, err
@@ -171,6 +192,9 @@ func (s *Service) CheckAndMutateRow(ctx context.Context, req *bigtablepb.CheckAn
 func (s *Service) ReadModifyWriteRow(ctx context.Context, req *bigtablepb.ReadModifyWriteRowRequest) (*bigtablepb.ReadModifyWriteRowResponse, error) {
 	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName})
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkRow(req.RowKey); err != nil {
 		return nil, err
 	}
 	rules := make([]table.Rule, len(req.Rules))

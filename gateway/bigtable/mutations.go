@@ -18,7 +18,7 @@ func rowMutation(row []byte, from []*bigtablepb.Mutation) (*client.RowMutation, 
 		if err != nil {
 			return nil, repeat, err
 		}
-		if to.Op == table.OpSet && to.Timestamp == table.ServerTimestamp {
+		if to.Op == table.OpSet && to.Timestamp == table.ServerTimestamp || to.Op.IsOperand() {
 			repeat = errcode.Once
 		}
 		m.Add(to)
@@ -43,10 +43,56 @@ func mutation(index int, from *bigtablepb.Mutation) (table.Mutation, error) {
 		return table.DeleteFamily(m.DeleteFromFamily.GetFamilyName()), nil
 	case *bigtablepb.Mutation_DeleteFromRow_:
 		return table.DeleteRow(), nil
-	case *bigtablepb.Mutation_AddToCell_, *bigtablepb.Mutation_MergeToCell_:
-		return table.Mutation{}, errcode.Unimplemented("Aggregate families are not supported: AddToCell and MergeToCell need one.")
+	case *bigtablepb.Mutation_AddToCell_:
+		a := m.AddToCell
+		input, ok := a.GetInput().GetKind().(*bigtablepb.Value_IntValue)
+		if !ok {
+			return table.Mutation{}, errcode.Invalid("Error in element #%d: only int64 values are supported", index)
+		}
+		to := table.Add(a.GetFamilyName(), nil, 0, input.IntValue)
+		return placed(to, index, a.GetColumnQualifier(), a.GetTimestamp())
+	case *bigtablepb.Mutation_MergeToCell_:
+		a := m.MergeToCell
+		input, ok := a.GetInput().GetKind().(*bigtablepb.Value_RawValue)
+		if !ok {
+			return table.Mutation{}, errcode.Invalid("Error in element #%d: only raw values can be merged", index)
+		}
+		to := table.Merge(a.GetFamilyName(), nil, 0, input.RawValue)
+		return placed(to, index, a.GetColumnQualifier(), a.GetTimestamp())
 	}
 	return table.Mutation{}, errcode.Invalid("Error in element #%d: no mutation is set", index)
+}
+
+// placed returns an operand with its column and timestamp, which may be absent. The error is a status.
+func placed(to table.Mutation, index int, qualifier, timestamp *bigtablepb.Value) (table.Mutation, error) {
+	switch q := qualifier.GetKind().(type) {
+	case nil:
+	case *bigtablepb.Value_RawValue:
+		to.Qualifier = q.RawValue
+	default:
+		return to, errcode.Invalid("Error in element #%d: column_qualifier is not a raw value", index)
+	}
+	switch at := timestamp.GetKind().(type) {
+	case nil:
+	case *bigtablepb.Value_RawTimestampMicros:
+		to.Timestamp = at.RawTimestampMicros
+	default:
+		return to, errcode.Invalid("Error in element #%d: timestamp is not a raw timestamp", index)
+	}
+	return to, nil
+}
+
+// checkToken rejects an idempotency token of mutations that need one. Its client would send an addition again that has been made.
+func checkToken(token *bigtablepb.Idempotency, mutations []*bigtablepb.Mutation) error {
+	if token == nil {
+		return nil
+	}
+	for _, m := range mutations {
+		if m.GetAddToCell() != nil || m.GetMergeToCell() != nil {
+			return errcode.Unimplemented("Idempotency tokens are not supported for AddToCell and MergeToCell.")
+		}
+	}
+	return nil
 }
 
 // timestampEnd converts the end of a timestamp range, where 0 means unbounded.

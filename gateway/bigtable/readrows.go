@@ -18,6 +18,9 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	began := time.Now()
 	ctx := stream.Context()
 	t, err := s.open(ctx, target{req.TableName, req.AuthorizedViewName, req.MaterializedViewName})
+	if err == nil {
+		err = s.checkFilter(req.Filter)
+	}
 	if err != nil {
 		return err
 	}

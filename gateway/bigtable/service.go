@@ -38,6 +38,8 @@ type Config struct {
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
 	RowBytesMax int64
+	// StrictLimits rejects requests beyond the limits of Google's service, even if they are within those of the cluster.
+	StrictLimits bool
 	// Sessions makes clients that can use sessions for point reads and row mutations.
 	Sessions bool
 	// AdmitSession, unless it is nil, reserves memory for a session. It returns false if there is none.

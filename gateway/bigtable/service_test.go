@@ -3,6 +3,7 @@ package bigtable
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -71,6 +72,62 @@ func set(timestamp int64) *bigtablepb.Mutation {
 	return &bigtablepb.Mutation{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: &bigtablepb.Mutation_SetCell{FamilyName: "f", TimestampMicros: timestamp}}}
 }
 
+func addTo(input *bigtablepb.Value) *bigtablepb.Mutation {
+	a := &bigtablepb.Mutation_AddToCell{FamilyName: "f", ColumnQualifier: &bigtablepb.Value{Kind: &bigtablepb.Value_RawValue{RawValue: []byte("q")}},
+		Timestamp: &bigtablepb.Value{Kind: &bigtablepb.Value_RawTimestampMicros{RawTimestampMicros: 1000}}, Input: input}
+	return &bigtablepb.Mutation{Mutation: &bigtablepb.Mutation_AddToCell_{AddToCell: a}}
+}
+
+// TestOperands: AddToCell and MergeToCell become operands; what their values cannot be is rejected.
+func TestOperands(t *testing.T) {
+	raw := func(b []byte) *bigtablepb.Value {
+		return &bigtablepb.Value{Kind: &bigtablepb.Value_RawValue{RawValue: b}}
+	}
+	merge := &bigtablepb.Mutation_MergeToCell{FamilyName: "f", Input: raw(table.Integer(9))}
+	for _, tc := range []struct {
+		from *bigtablepb.Mutation
+		want table.Mutation
+	}{
+		{addTo(&bigtablepb.Value{Kind: &bigtablepb.Value_IntValue{IntValue: -3}}), table.Add("f", []byte("q"), 1000, -3)},
+		{&bigtablepb.Mutation{Mutation: &bigtablepb.Mutation_MergeToCell_{MergeToCell: merge}}, table.Merge("f", nil, 0, table.Integer(9))},
+	} {
+		if got, err := mutation(0, tc.from); err != nil || !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%v: %+v, %v", tc.from, got, err)
+		}
+	}
+	for _, bad := range []*bigtablepb.Mutation_MergeToCell{
+		{FamilyName: "f", Input: &bigtablepb.Value{Kind: &bigtablepb.Value_IntValue{}}},
+		{FamilyName: "f", Input: raw(nil), ColumnQualifier: &bigtablepb.Value{Kind: &bigtablepb.Value_StringValue{}}},
+		{FamilyName: "f", Input: raw(nil), Timestamp: &bigtablepb.Value{Kind: &bigtablepb.Value_TimestampValue{}}},
+	} {
+		if _, err := mutation(0, &bigtablepb.Mutation{Mutation: &bigtablepb.Mutation_MergeToCell_{MergeToCell: bad}}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+// TestIdempotencyToken: a token is rejected where a client would rely on it, and nowhere else.
+func TestIdempotencyToken(t *testing.T) {
+	f := &fakeTable{}
+	token := &bigtablepb.Idempotency{Token: []byte("12345678")}
+	add := addTo(&bigtablepb.Value{Kind: &bigtablepb.Value_IntValue{IntValue: 3}})
+	for _, tc := range []struct {
+		m    *bigtablepb.Mutation
+		want codes.Code
+	}{{set(-1), codes.OK}, {add, codes.Unimplemented}} {
+		_, err := f.service().MutateRow(t.Context(), &bigtablepb.MutateRowRequest{TableName: tableName, RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{tc.m}, Idempotency: token})
+		if status.Code(err) != tc.want {
+			t.Errorf("%v: %v", tc.m, err)
+		}
+		s := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
+		entry := &bigtablepb.MutateRowsRequest_Entry{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{tc.m}, Idempotency: token}
+		err = f.service().MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: []*bigtablepb.MutateRowsRequest_Entry{entry}}, s)
+		if err != nil || s.sent[0].Entries[0].Status.Code != int32(tc.want) {
+			t.Errorf("%v: %v, %v", tc.m, s.sent, err)
+		}
+	}
+}
+
 // answers is a stream that keeps messages.
 type answers[M any] struct {
 	grpc.ServerStream
@@ -85,7 +142,7 @@ func (a *answers[M]) Send(m *M) error          { a.sent = append(a.sent, m); ret
 func TestMutateRow(t *testing.T) {
 	f := &fakeTable{errs: map[string]error{"unsure": &client.AmbiguousError{Err: context.DeadlineExceeded}, "family": client.ErrNoFamily}}
 	remove := &bigtablepb.Mutation{Mutation: &bigtablepb.Mutation_DeleteFromRow_{DeleteFromRow: &bigtablepb.Mutation_DeleteFromRow{}}}
-	add := &bigtablepb.Mutation{Mutation: &bigtablepb.Mutation_AddToCell_{}}
+	add := addTo(&bigtablepb.Value{Kind: &bigtablepb.Value_IntValue{IntValue: 3}})
 	for _, c := range []struct {
 		table, row string
 		mutations  []*bigtablepb.Mutation
@@ -97,7 +154,11 @@ func TestMutateRow(t *testing.T) {
 		{tableName, "family", []*bigtablepb.Mutation{set(1)}, codes.NotFound},
 		{tableName, "r", nil, codes.InvalidArgument},
 		{tableName, "r", []*bigtablepb.Mutation{{}}, codes.InvalidArgument},
-		{tableName, "r", []*bigtablepb.Mutation{add}, codes.Unimplemented},
+		{tableName, "r", []*bigtablepb.Mutation{add}, codes.OK},
+		{tableName, "unsure", []*bigtablepb.Mutation{set(1), add}, codes.Unknown},
+		{tableName, "r", []*bigtablepb.Mutation{addTo(nil)}, codes.InvalidArgument},
+		{tableName, "r", []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_AddToCell_{}}}, codes.InvalidArgument},
+		{tableName, "r", []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_MergeToCell_{}}}, codes.InvalidArgument},
 		{"t", "r", []*bigtablepb.Mutation{set(1)}, codes.InvalidArgument},
 		{strings.Replace(tableName, "tables/t", "tables/x", 1), "r", []*bigtablepb.Mutation{set(1)}, codes.NotFound},
 	} {

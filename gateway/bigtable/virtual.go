@@ -36,13 +36,15 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) 
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_WRITE {
 			return a, status.Error(codes.PermissionDenied, "the session was opened for writes only")
 		}
-		a.row, err = readRow(ctx, t, p.ReadRow, memory)
+		if err = x.service.checkFilter(p.ReadRow.GetFilter()); err == nil {
+			a.row, err = readRow(ctx, t, p.ReadRow, memory)
+		}
 		return a, err
 	case *bigtablepb.TableRequest_MutateRow:
 		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_READ {
 			return a, status.Error(codes.PermissionDenied, "the session was opened for reads only")
 		}
-		return answer{mutated: true}, mutateRow(ctx, t, p.MutateRow)
+		return answer{mutated: true}, x.service.mutateRow(ctx, t, p.MutateRow)
 	}
 	return a, errcode.Unimplemented("The virtual RPC is not supported: use plain calls.")
 }
@@ -65,9 +67,12 @@ func readRow(ctx context.Context, t Table, req *bigtablepb.SessionReadRowRequest
 }
 
 // mutateRow applies mutations to a row. Errors are statuses.
-func mutateRow(ctx context.Context, t Table, req *bigtablepb.SessionMutateRowRequest) error {
+func (s *Service) mutateRow(ctx context.Context, t Table, req *bigtablepb.SessionMutateRowRequest) error {
 	if len(req.GetMutations()) == 0 {
 		return errNoMutations
+	}
+	if err := s.checkRow(req.Key); err != nil {
+		return err
 	}
 	m, repeat, err := rowMutation(req.Key, req.Mutations)
 	if err != nil {

@@ -4,7 +4,7 @@
 // Every instance name is an alias of the cluster's only namespace (package names), with one cluster
 // in it. Instances with tables of their own would need table names of two parts in all interfaces:
 // schemas, rights, quotas, METADATA and the command line. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
-// ignored: value types, change streams, backup policies and row key schemas.
+// ignored: value types other than aggregates of int64, change streams, backup policies and row key schemas.
 // Changes are made at once, so no long-running operation exists.
 //
 // # Departures from Google's service
@@ -14,6 +14,7 @@
 // # Nouns
 //
 //   - Tables administers tables as the caller of a request may. *client.Tables has the methods.
+//   - An IAM policy of a table is its grants as a whole; a role is a set of rights. Grants administers them.
 //   - A rule is a GcRule of the API; a policy is that of a column family here.
 //
 // # Invariants
@@ -21,4 +22,5 @@
 //	GA1. A garbage collection rule that is created is returned as an equal rule, apart from unions and
 //	     intersections of fewer than two rules.
 //	GA2. A family without a policy has no rule, not an empty one: cbt prints that as a policy.
+//	GA3. Setting an IAM policy that was read changes nothing, and setting any other changes only the grants on the table as a whole.
 package bigtableadmin

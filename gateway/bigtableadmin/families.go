@@ -21,7 +21,10 @@ func (s *Service) ModifyColumnFamilies(ctx context.Context, req *adminpb.ModifyC
 	}
 	changes := make([]table.Change, len(req.Modifications))
 	for i, m := range req.Modifications {
-		if changes[i], err = familyChange(m); err != nil {
+		if changes[i], err = familyChange(m); err == nil {
+			err = s.checkModification(m)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -41,6 +44,32 @@ func alterError(err error, modifications []*adminpb.ModifyColumnFamiliesRequest_
 	return errcode.Convert(err, errcode.Once)
 }
 
+// updateOf converts the update of the masked parts of a family; without a mask it is one of the rule.
+func updateOf(name string, f *adminpb.ColumnFamily, paths []string) (spec table.FamilySpec, err error) {
+	if len(paths) == 0 {
+		paths = []string{"gc_rule"}
+	}
+	spec.Name = name
+	for _, path := range paths {
+		switch path {
+		case "gc_rule":
+			var policy table.GCPolicy
+			policy, err = policyOf(f.GetGcRule(), 1)
+			spec.GC = &policy
+		case "value_type":
+			var a table.Aggregate
+			a, err = aggregateOf(f.GetValueType())
+			spec.Aggregate = &a // fails unless the family has it
+		default:
+			err = errcode.Unimplemented("Only gc_rule of a column family can be updated.")
+		}
+		if err != nil {
+			return spec, err
+		}
+	}
+	return spec, nil
+}
+
 // familyChange converts a modification. Errors are statuses.
 func familyChange(m *adminpb.ModifyColumnFamiliesRequest_Modification) (c table.Change, err error) {
 	switch mod := m.GetMod().(type) {
@@ -49,13 +78,8 @@ func familyChange(m *adminpb.ModifyColumnFamiliesRequest_Modification) (c table.
 		c.Family, err = specOf(m.Id, mod.Create)
 		return c, err
 	case *adminpb.ModifyColumnFamiliesRequest_Modification_Update:
-		for _, path := range m.GetUpdateMask().GetPaths() {
-			if path != "gc_rule" {
-				return c, errcode.Unimplemented("Only gc_rule of a column family can be updated.")
-			}
-		}
 		c.Op = table.ChangeFamily
-		c.Family, err = specOf(m.Id, mod.Update)
+		c.Family, err = updateOf(m.Id, mod.Update, m.GetUpdateMask().GetPaths())
 		return c, err
 	case *adminpb.ModifyColumnFamiliesRequest_Modification_Drop:
 		if !mod.Drop {

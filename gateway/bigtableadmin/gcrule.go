@@ -84,9 +84,14 @@ func rulesOf(policies []table.GCPolicy) []*adminpb.GcRule {
 
 // specOf converts a column family. Errors are statuses.
 func specOf(name string, f *adminpb.ColumnFamily) (table.FamilySpec, error) {
-	if f.GetValueType() != nil {
-		return table.FamilySpec{}, errcode.Unimplemented("Value types of column families are not supported.")
+	aggregate, err := aggregateOf(f.GetValueType())
+	if err != nil {
+		return table.FamilySpec{}, err
 	}
 	policy, err := policyOf(f.GetGcRule(), 1)
-	return table.FamilySpec{Name: name, GC: &policy}, err
+	spec := table.FamilySpec{Name: name, GC: &policy}
+	if aggregate != table.AggregateNone { // masters of earlier versions accept plain families only without one
+		spec.Aggregate = &aggregate
+	}
+	return spec, err
 }

@@ -38,6 +38,10 @@ type Config struct {
 	// Open returns what the caller in the context of a request may administer. Its errors become
 	// statuses by package errcode.
 	Open func(ctx context.Context) (Tables, Nodes, error)
+	// OpenRights returns the caller, and the rights that it may administer. Its errors are like those of Open.
+	OpenRights func(ctx context.Context) (Caller, Grants, error)
+	// StrictLimits rejects requests beyond the limits of Google's service, even if they are within those of the cluster.
+	StrictLimits bool
 }
 
 // Ids of what an instance contains.

@@ -227,6 +227,46 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestStrictLimits: with the limits of Google's service, names and rules just beyond them are rejected, and are accepted without.
+func TestStrictLimits(t *testing.T) {
+	rules := strings.Repeat(`rules {max_num_versions: 3}`, 120) // of 4 bytes each
+	family := func(name, rule string) string {
+		return `table {column_families {key: "` + name + `" value {gc_rule {` + rule + `}}}}`
+	}
+	for text, good := range map[string]bool{
+		`table_id: "` + strings.Repeat("x", 50) + `"`: true,
+		`table_id: "` + strings.Repeat("x", 51) + `"`: false,
+		`table_id: "-x"`: false,
+		`table_id: "x" ` + family("a-.b", `max_age {nanos: 1000000}`):                                       true,
+		`table_id: "x" ` + family(".a", ``):                                                                 false,
+		`table_id: "x" ` + family("a", `max_age {nanos: 999000}`):                                           false,
+		`table_id: "x" ` + family("a", `union {rules {max_num_versions: 1} rules {max_age {nanos: 1000}}}`): false,
+		`table_id: "x" ` + family("a", `union {`+rules+`}`):                                                 false,
+	} {
+		for _, strict := range []bool{false, true} {
+			f := &fakeCluster{tables: map[string]*table.Schema{}}
+			s := f.service()
+			s.cfg.StrictLimits = strict
+			req := parse(t, &adminpb.CreateTableRequest{}, text)
+			req.Parent = parent
+			_, err := s.CreateTable(t.Context(), req)
+			tooMany := strings.Contains(text, rules) // for the cluster, too
+			if want := !tooMany && (good || !strict); (err == nil) != want {
+				t.Errorf("strict %v, %.200s: %v", strict, text, err)
+			}
+			for name, family := range req.GetTable().GetColumnFamilies() {
+				schema := table.NewSchema("t", 1)
+				f.tables["t"] = schema
+				_, err := s.ModifyColumnFamilies(t.Context(), &adminpb.ModifyColumnFamiliesRequest{Name: parent + "/tables/t",
+					Modifications: []*adminpb.ModifyColumnFamiliesRequest_Modification{{Id: name, Mod: &adminpb.ModifyColumnFamiliesRequest_Modification_Create{Create: family}}}})
+				if want := !tooMany && (good || !strict); (err == nil) != want {
+					t.Errorf("strict %v, family of %.200s: %v", strict, text, err)
+				}
+			}
+		}
+	}
+}
+
 func TestCreateTable(t *testing.T) {
 	f := &fakeCluster{tables: map[string]*table.Schema{}}
 	s := f.service()
@@ -316,6 +356,29 @@ func TestListAndDelete(t *testing.T) {
 	}
 }
 
+const sumOfInts = `aggregate_type {input_type {int64_type {}} sum {}}`
+
+// TestValueTypes: aggregates of integers survive, and all other types are rejected.
+func TestValueTypes(t *testing.T) {
+	for _, a := range []table.Aggregate{table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax} {
+		if got, err := aggregateOf(valueTypeOf(a)); got != a || err != nil {
+			t.Errorf("%v: %v, %v", a, got, err)
+		}
+	}
+	for text, want := range map[string]codes.Code{
+		`bytes_type {}`: codes.Unimplemented, `int64_type {}`: codes.Unimplemented, `aggregate_type {}`: codes.InvalidArgument,
+		`aggregate_type {sum {}}`: codes.InvalidArgument, `aggregate_type {input_type {string_type {}} max {}}`: codes.InvalidArgument,
+		`aggregate_type {input_type {int64_type {}} hllpp_unique_count {}}`:                  codes.Unimplemented,
+		`aggregate_type {input_type {int64_type {encoding {ordered_code_bytes {}}}} sum {}}`: codes.Unimplemented,
+		`aggregate_type {input_type {int64_type {encoding {big_endian_bytes {}}}} min {}}`:   codes.OK,
+		`aggregate_type {input_type {int64_type {}} state_type {int64_type {}} max {}}`:      codes.OK,
+	} {
+		if _, err := aggregateOf(parse(t, &adminpb.Type{}, text)); status.Code(err) != want {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+}
+
 func TestModifyColumnFamilies(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -330,7 +393,12 @@ func TestModifyColumnFamilies(t *testing.T) {
 		{`modifications {id: "a" drop: true} modifications {id: "a" drop: true}`, codes.NotFound, "a:versions=1 b:none"},
 		{`modifications {id: "a" drop: false}`, codes.InvalidArgument, "a:versions=1 b:none"},
 		{`modifications {id: "a"}`, codes.InvalidArgument, "a:versions=1 b:none"},
-		{`modifications {id: "a" update {} update_mask {paths: "value_type"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {} update_mask {paths: "value_type"}}`, codes.OK, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {value_type {int64_type {}}} update_mask {paths: "value_type"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {value_type {` + sumOfInts + `}} update_mask {paths: "value_type"}}`, codes.InvalidArgument, "a:versions=1 b:none"},
+		{`modifications {id: "a" update {} update_mask {paths: "other"}}`, codes.Unimplemented, "a:versions=1 b:none"},
+		{`modifications {id: "s" create {value_type {` + sumOfInts + `}}} modifications {id: "s" update {gc_rule {max_num_versions: 3}}}
+			modifications {id: "s" update {value_type {` + sumOfInts + `}} update_mask {paths: "value_type"}}`, codes.OK, "a:versions=1 b:none s:versions=3"},
 	} {
 		one := table.MaxVersions(1)
 		schema, err := table.NewSchema("t", 1).Apply(table.FamilySpec{Name: "a", GC: &one}, table.FamilySpec{Name: "b"})

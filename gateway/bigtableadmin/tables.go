@@ -37,10 +37,15 @@ func (s *Service) openTable(ctx context.Context, name string) (Tables, names.Tab
 func (s *Service) CreateTable(ctx context.Context, req *adminpb.CreateTableRequest) (*adminpb.Table, error) {
 	in, err := names.ParseInstance(req.Parent)
 	if err == nil {
-		err = (names.Limits{}).CheckTableID(req.TableId)
+		err = names.Limits{Strict: s.cfg.StrictLimits}.CheckTableID(req.TableId)
 	}
 	if err != nil {
 		return nil, errcode.Convert(err, errcode.Once)
+	}
+	for name, f := range req.GetTable().GetColumnFamilies() {
+		if err := s.checkFamily(name, f); err != nil {
+			return nil, err
+		}
 	}
 	spec, err := newTable(req.Table)
 	if err != nil {
@@ -192,7 +197,7 @@ func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *
 		t.ColumnFamilies = map[string]*adminpb.ColumnFamily{}
 		for i := range schema.Families {
 			f := &schema.Families[i]
-			t.ColumnFamilies[f.Name] = &adminpb.ColumnFamily{GcRule: ruleOf(&f.GC)}
+			t.ColumnFamilies[f.Name] = &adminpb.ColumnFamily{GcRule: ruleOf(&f.GC), ValueType: valueTypeOf(f.Aggregate)}
 		}
 	}
 	if view == adminpb.Table_REPLICATION_VIEW || view == adminpb.Table_ENCRYPTION_VIEW || view == adminpb.Table_FULL {

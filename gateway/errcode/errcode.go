@@ -123,6 +123,10 @@ var kinds = []struct {
 	{client.ErrNoFamily, codes.NotFound, 0},
 	{table.ErrFamilyExists, codes.AlreadyExists, 0},
 	{client.ErrProtected, codes.FailedPrecondition, 0},
+	{client.ErrOpenCluster, codes.FailedPrecondition, 0},
+	{client.ErrLastAdmin, codes.FailedPrecondition, 0},
+	{client.ErrNoUser, codes.InvalidArgument, 0},
+	{client.ErrNoGrant, codes.Aborted, retryDelay}, // it was revoked concurrently
 	{client.ErrCorrupt, codes.DataLoss, 0},
 	{client.ErrRowTooLarge, codes.FailedPrecondition, 0},
 	{table.ErrBadValue, codes.FailedPrecondition, 0},
@@ -134,6 +138,7 @@ var kinds = []struct {
 	{table.ErrBadTimestamp, codes.InvalidArgument, 0},
 	{table.ErrBadRowKey, codes.InvalidArgument, 0},
 	{table.ErrBadOp, codes.InvalidArgument, 0},
+	{table.ErrAggregate, codes.InvalidArgument, 0},
 	{table.ErrNoMutations, codes.InvalidArgument, 0},
 	{table.ErrNoRules, codes.InvalidArgument, 0},
 	{table.ErrBadSchema, codes.InvalidArgument, 0},

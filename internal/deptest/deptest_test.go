@@ -171,6 +171,8 @@ var services = map[string][]string{
 	"assign":       {"backup", "command", "metarows", "namespace", "roots"},
 	"enrol":        {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
 	"quotas":       {"authz", "changes", "command", "method", "metric", "namespace", "peers", "quota", "reply"},
+	"auditlog":     {"authz", "method", "reply"},
+	"slowlog":      {"authz", "method", "reply"},
 	"activity":     {"authz", "method", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},
 	"tabletadmin":  {"authz", "command", "members", "metarows", "method", "namespace", "peers", "reply"},

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,9 @@ type Applier interface {
 // ImportConfig is what an import needs.
 type ImportConfig struct {
 	// Table gets the rows. If it is nil, they are only checked.
-	Table  Applier
+	Table Applier
+	// Schema is that of the table. A cell of an aggregate family replaces the one that the table has.
+	Schema *table.Schema
 	Source rowfile.Source
 	// From is the number of lines to skip: those up to Progress.Line of an earlier import.
 	From int64
@@ -232,7 +235,7 @@ func (w *worker) decode(item *rowfile.Item) error {
 			c.Timestamp = w.im.Timestamp
 		}
 		// The parser's memory is reused by the next item.
-		m.Add(table.Set(c.Family, append([]byte(nil), c.Qualifier...), c.Timestamp, append([]byte(nil), c.Value...)))
+		w.add(m, &table.Cell{Family: c.Family, Qualifier: bytes.Clone(c.Qualifier), Timestamp: c.Timestamp, Value: bytes.Clone(c.Value)})
 	}
 	w.todo = append(w.todo, item)
 	w.im.progress.Cells.Add(int64(len(w.row.Cells)))
@@ -241,6 +244,15 @@ func (w *worker) decode(item *rowfile.Item) error {
 		w.todo = w.todo[:0]
 	}
 	return nil
+}
+
+// add adds what makes c the cell of its column and timestamp.
+func (w *worker) add(m *client.RowMutation, c *table.Cell) {
+	if w.im.Schema == nil {
+		m.Add(table.Set(c.Family, c.Qualifier, c.Timestamp, c.Value))
+		return
+	}
+	m.Add(w.im.Schema.ReplaceCell(c)...)
 }
 
 // send applies the rows of todo and leaves those in it whose error may pass: one of these is the first result.
@@ -302,7 +314,7 @@ func passes(err error) bool {
 // ofRow reports whether an error concerns one row only.
 func ofRow(err error) bool {
 	for _, e := range []error{
-		client.ErrNoFamily, client.ErrRowTooLarge, table.ErrLimit, table.ErrBadRowKey, table.ErrBadTimestamp, table.ErrBadName, table.ErrBadOp, table.ErrBadValue,
+		client.ErrNoFamily, client.ErrRowTooLarge, table.ErrLimit, table.ErrBadRowKey, table.ErrBadTimestamp, table.ErrBadName, table.ErrBadOp, table.ErrBadValue, table.ErrAggregate,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -50,7 +50,7 @@ func (r *Rights) Refuses(ctx context.Context, c Credential) (bool, error) {
 
 // PeerOf returns the peer of a connection: anonymous on an open node.
 func PeerOf(p *rpc.Peer) pki.Peer {
-	if caller := acting(p.Identity); caller != nil {
+	if caller := Acting(p.Identity); caller != nil {
 		return caller.Identity()
 	}
 	return pki.Peer{}

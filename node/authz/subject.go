@@ -50,10 +50,10 @@ func Identify(c net.Conn) any {
 }
 
 // SubjectOf returns the subject of a call; nil on an open node.
-func SubjectOf(c *rpc.Call) *Subject { return acting(c.Identity()) }
+func SubjectOf(c *rpc.Call) *Subject { return Acting(c.Identity()) }
 
-// acting returns the subject behind an identity: the principal for which a node uses the connection, if any.
-func acting(identity any) *Subject {
+// Acting returns the subject behind an identity: the principal for which a node uses the connection, if any.
+func Acting(identity any) *Subject {
 	caller, _ := identity.(*Subject)
 	if caller != nil {
 		if principal := caller.ActsFor.Load(); principal != nil {
@@ -98,7 +98,7 @@ func SubjectIn(ctx context.Context) *Subject {
 
 // OwnerOf returns the owner whose share of the node's workers the requests of a connection use.
 func OwnerOf(p *rpc.Peer) string {
-	caller := acting(p.Identity)
+	caller := Acting(p.Identity)
 	if name := caller.Owner(); name != "" || !caller.Restricted() {
 		return name
 	}

@@ -42,18 +42,10 @@ func (s *Service) nudge() {
 // Run makes backups and deletes expired ones while this node is the master, until it closes.
 func (s *Service) Run() {
 	var failed loglimit.OnChange
-	tick := time.NewTicker(makerPoll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.wake:
-		case <-tick.C:
-		case <-s.Ctx.Done():
-			return
-		}
+	repeat(s.Ctx, s.wake, func() bool {
 		epoch := s.MasterEpoch()
 		if epoch == 0 {
-			continue
+			return true
 		}
 		ctx, stop := timing.While(s.Ctx, mastershipPoll, func() bool { return s.MasterEpoch() == epoch })
 		again, err := s.work(ctx)
@@ -61,9 +53,27 @@ func (s *Service) Run() {
 		if s.Ctx.Err() == nil && s.MasterEpoch() == epoch {
 			failed.WarnError(s.Log, "make and delete backups; will try again", err)
 		}
-		if again || err != nil {
-			time.AfterFunc(makerRetry, s.nudge)
+		return !again && err == nil
+	})
+}
+
+// repeat calls work when it is woken, makerPoll after a success, and makerRetry after a failure, until the context ends. There is one timer, so that
+// failures do not multiply the calls.
+func repeat(ctx context.Context, wake <-chan struct{}, work func() (ok bool)) {
+	next := time.NewTimer(makerPoll)
+	defer next.Stop()
+	for {
+		select {
+		case <-wake:
+		case <-next.C:
+		case <-ctx.Done():
+			return
 		}
+		pause := makerPoll
+		if !work() {
+			pause = makerRetry
+		}
+		next.Reset(pause)
 	}
 }
 
@@ -118,7 +128,6 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 		made.State, made.Ended, made.Error = backup.Made, time.Now(), ""
 		moment.Pass("before a backup is recorded", "")
 	} else {
-		s.Log.Warn("backup not made", "backup", id, "err", err)
 		made = *rec
 		made.Error = fmt.Sprintf("%.*s", errorMax, err)
 		if passes := time.Since(rec.Created).Abs() < makingMax && !errors.Is(err, api.ErrNoTable) && !full(err); !passes {
@@ -126,6 +135,7 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 		} else if made.Error == rec.Error {
 			return false, nil
 		}
+		s.Log.Warn("backup not made", "backup", id, "err", err)
 	}
 	err = s.own(ctx, func(ctx context.Context) error {
 		_, err := s.Catalog.Set(ctx, backup.Path(id), made.Encode(), gen)

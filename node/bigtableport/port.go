@@ -32,6 +32,8 @@ type Config struct {
 	Client   client.Config
 	// Sessions makes clients use sessions.
 	Sessions bool
+	// StrictLimits rejects requests beyond the limits of Google's service.
+	StrictLimits bool
 	// Peer describes the node to clients.
 	Peer bigtable.Peer
 	// Failed is called if the port cannot be served any more.
@@ -72,13 +74,19 @@ func Open(cfg Config) (*Port, error) {
 				return nil, err
 			}
 			return c.Table(name), nil
-		}, Peer: cfg.Peer, Sessions: cfg.Sessions, RowBytesMax: cfg.MemoryBytes / rowShare},
-		Admin: bigtableadmin.Config{Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
+		}, Peer: cfg.Peer, Sessions: cfg.Sessions, StrictLimits: cfg.StrictLimits, RowBytesMax: cfg.MemoryBytes / rowShare},
+		Admin: bigtableadmin.Config{StrictLimits: cfg.StrictLimits, Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			c, err := callerOf(ctx).client(ctx, true)
 			if err != nil {
 				return nil, nil, err
 			}
 			return c.Tables(), c.Nodes(), nil
+		}, OpenRights: func(ctx context.Context) (bigtableadmin.Caller, bigtableadmin.Grants, error) {
+			c, err := callerOf(ctx).client(ctx, true)
+			if err != nil {
+				return nil, nil, err
+			}
+			return c, c.Grants(), nil
 		}},
 	})
 	go p.serve(cfg.Guard(l, max(1, server.ConnsMax(cfg.MemoryBytes)/strangersShare))) // ends with Close

@@ -101,7 +101,7 @@ func (m Metered) MayAdd(all ...[]table.Mutation) error {
 	}
 	for _, ms := range all {
 		for i := range ms {
-			if ms[i].Op == table.OpSet {
+			if !ms[i].Op.IsDeletion() {
 				return m.over
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -118,12 +119,18 @@ func (sv *Service) status(context.Context, *api.NamesRequest) (reply.Result, err
 	return s.Append, nil
 }
 
-// ServedTables returns the numbers of users' tables and tablets served here.
+// ServedTables returns the numbers of users' tables and tablets served here, without those of dropped tables that are kept.
 func (sv *Service) ServedTables() (tables, tablets int64) {
-	seen := map[uint64]bool{}
-	for _, t := range sv.Users().Served().Loaded() {
-		seen[t.Table] = true
-		tablets++
+	served := sv.Users().Served()
+	seen, dropped := map[uint64]bool{}, map[uint64]bool{}
+	for name, id := range served.Tables() {
+		dropped[id] = table.IsDropped(name)
+	}
+	for _, t := range served.Loaded() {
+		if !dropped[t.Table] {
+			seen[t.Table] = true
+			tablets++
+		}
 	}
 	return int64(len(seen)), tablets
 }

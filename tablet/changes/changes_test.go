@@ -16,11 +16,11 @@ import (
 	"github.com/steledb/stele/tablet/logbody"
 )
 
-// record returns a record that sets f:q of a row and deletes the family g.
+// record returns a record that sets f:q of a row, deletes the family g and adds to h:n.
 func record(t testing.TB, seq uint64, row string) Record {
 	t.Helper()
 	body := logbody.AppendStreamed(logbody.AppendRow(nil, []byte(row)))
-	for _, m := range []table.Mutation{table.Set("f", []byte("q\x00"), table.ServerTimestamp, []byte("v")), table.DeleteFamily("g")} {
+	for _, m := range []table.Mutation{table.Set("f", []byte("q\x00"), table.ServerTimestamp, []byte("v")), table.DeleteFamily("g"), table.Add("h", []byte("n"), 5, 3)} {
 		f := &table.Family{Name: m.Family, ID: uint32(m.Family[0])}
 		var err error
 		if body, _, _, err = logbody.AppendMutation(body, nil, &m, f); err != nil {
@@ -110,7 +110,8 @@ func TestMerge(t *testing.T) {
 func TestDecodeRecord(t *testing.T) {
 	r := record(t, 7, "row\x00")
 	c, err := r.Decode(func(name []byte, id uint32) bool { return true })
-	want := Change{Row: []byte("row\x00"), Seq: 7, Time: 70, Mutations: []table.Mutation{table.Set("f", []byte("q\x00"), 70, []byte("v")), table.DeleteFamily("g")}}
+	want := Change{Row: []byte("row\x00"), Seq: 7, Time: 70, Mutations: []table.Mutation{table.Set("f", []byte("q\x00"), 70, []byte("v")), table.DeleteFamily("g"),
+		table.Merge("h", []byte("n"), 5, table.Integer(3))}}
 	if err != nil || !reflect.DeepEqual(c, want) {
 		t.Errorf("change %+v, %v", c, err)
 	}

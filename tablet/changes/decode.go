@@ -62,6 +62,9 @@ func mutation(key, value []byte, visible func(name []byte, id uint32) bool) (m t
 			m.End = table.Before(end)
 		}
 		return m, true, nil
+	case ikey.KindOperand: // of add or merge, which have the same effect
+		m = table.Merge(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value)
+		return m, true, nil
 	}
 	return table.Set(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value), true, nil
 }

@@ -15,5 +15,7 @@
 //   - A version is out of versions=n from the moment at which n newer ones exist beside it, even if
 //     those are deleted later. Only a deleted range of timestamps makes the order of commits matter:
 //     NeedsHistory is true then, and Settle replays them.
+//   - The operands of one timestamp are one version: they count once, and a deletion or a collection of one is that of all
+//     earlier ones (T17).
 //   - A Clock never goes back.
 package gcpolicy

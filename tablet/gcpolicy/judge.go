@@ -19,11 +19,13 @@ type Policy struct {
 	leaves      []int // n of each versions=n rule
 	maxVersions int   // versions of a higher rank are garbage whatever their age; 0: no limit
 	maxAge      int64 // older versions are garbage whatever their rank, in µs; 0: no limit
+	operands    bool  // versions of the same timestamp are operands of one cell
 }
 
-// New prepares a GC policy.
-func New(gc *table.GCPolicy) Policy {
-	return Policy{gc: gc, leaves: gc.VersionLeaves(), maxVersions: gc.MaxVersions(), maxAge: gc.MaxAge().Microseconds()}
+// New prepares the GC policy of a family.
+func New(f *table.Family) Policy {
+	gc := &f.GC
+	return Policy{operands: f.Aggregate != table.AggregateNone, gc: gc, leaves: gc.VersionLeaves(), maxVersions: gc.MaxVersions(), maxAge: gc.MaxAge().Microseconds()}
 }
 
 // checkVersions is the number of versions after which Settle checks its context.
@@ -39,6 +41,7 @@ const (
 	Deleted          // by a deletion committed after it
 	Garbage          // by the family's GC policy
 	Rest             // garbage, and so are all older versions of the column
+	Merged           // an operand of the cell whose last operand is live
 )
 
 // timeRange is a deletion of the versions of a column with timestamps in [start, end); end 0 means
@@ -72,7 +75,8 @@ type Judge struct {
 
 	seen   bool
 	lastTS int64
-	rank   int // number of newer versions that count
+	live   bool // the last operand of lastTS
+	rank   int  // number of newer versions that count
 
 	outranked func(n int) bool // set once: a method value costs an allocation
 }
@@ -130,9 +134,12 @@ func (j *Judge) Next(ts int64, seq uint64) Verdict {
 		return Hidden
 	}
 	if j.seen && ts == j.lastTS {
+		if j.policy.operands && j.live && !j.isDeleted(ts, seq) {
+			return Merged
+		}
 		return Replaced
 	}
-	j.seen, j.lastTS = true, ts
+	j.seen, j.lastTS, j.live = true, ts, false
 	if j.isDeleted(ts, seq) {
 		return Deleted
 	}
@@ -145,6 +152,7 @@ func (j *Judge) Next(ts int64, seq uint64) Verdict {
 	if out {
 		return Garbage
 	}
+	j.live = true
 	return Live
 }
 
@@ -301,18 +309,23 @@ func (j *Judge) conclude(ctx context.Context, vs []Version) error {
 			continue
 		}
 		again := last != nil && last.Timestamp == v.Timestamp
-		last = v
 		switch {
-		case again:
+		case again && !(j.policy.operands && last.survives()): // what deletes or collects an operand does so with the earlier ones
 			v.Verdict = Replaced
 		case j.isDeleted(v.Timestamp, v.Seq):
 			v.Verdict = Deleted
 		case j.policy.gc.Garbage(outranked, j.now-v.Timestamp):
 			v.Verdict = Garbage
+		case again:
+			v.Verdict = Merged
 		}
+		last = v
 	}
 	return nil
 }
+
+// survives reports whether the version is part of a cell that is returned.
+func (v *Version) survives() bool { return v.Verdict == Live || v.Verdict == Merged }
 
 // replay holds the commits of a column, to be processed in commit order.
 type replay struct {

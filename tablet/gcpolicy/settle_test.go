@@ -40,6 +40,7 @@ func (c *refColumn) settle() []Verdict {
 	}
 	verdicts := make([]Verdict, len(c.sets))
 	var last *refVersion
+	survived := false // last did
 	for i := range c.sets {
 		v := &c.sets[i]
 		switch again := last != nil && last.Timestamp == v.Timestamp; {
@@ -49,16 +50,32 @@ func (c *refColumn) settle() []Verdict {
 		case v.Seq <= c.full:
 			verdicts[i] = Deleted
 			continue
-		case again:
+		case again && c.policy.operands && !c.isDeleted(v.Timestamp, v.Seq) && !c.isGarbage(v):
+			verdicts[i] = Merged
+		case again && (!c.policy.operands || !survived):
 			verdicts[i] = Replaced
 		case c.isDeleted(v.Timestamp, v.Seq):
 			verdicts[i] = Deleted
-		case c.policy.gc.Garbage(func(n int) bool { return v.outs[n] }, c.now-v.Timestamp):
+		case c.isGarbage(v):
 			verdicts[i] = Garbage
 		}
-		last = v
+		last, survived = v, verdicts[i] == Live || verdicts[i] == Merged
 	}
 	return verdicts
+}
+
+func (c *refColumn) isGarbage(v *refVersion) bool {
+	return c.policy.gc.Garbage(func(n int) bool { return v.outs[n] }, c.now-v.Timestamp)
+}
+
+// collect marks a version as out of versions=n, with its earlier operands.
+func (c *refColumn) collect(v *refVersion, n int) {
+	v.outs[n] = true
+	for i := range c.sets {
+		if o := &c.sets[i]; c.policy.operands && o.Timestamp == v.Timestamp && o.Seq < v.Seq {
+			o.outs[n] = true
+		}
+	}
 }
 
 func (c *refColumn) outrank(n int) {
@@ -90,7 +107,7 @@ func (c *refColumn) outrank(n int) {
 		}
 		standing = slices.Insert(standing, at, e.set)
 		if len(standing) > n {
-			standing[n].outs[n] = true
+			c.collect(standing[n], n)
 			standing = standing[:n]
 		}
 	}
@@ -157,7 +174,7 @@ func TestSettleLikeReference(t *testing.T) {
 			commits, times = 1000+r.IntN(4000), 1+r.Int64N(6000)
 		}
 		gc := randomPolicy(r, 1+r.IntN(commits))
-		p := New(&gc)
+		p := New(&table.Family{GC: gc, Aggregate: table.Aggregate(run % 2)})
 		j.Init(times+r.Int64N(60), uint64(commits-r.IntN(1+commits/4)))
 		j.BeginColumn(&p, uint64(r.IntN(1+commits/4)))
 		vs := randomColumn(r, &j, commits, times)
@@ -236,7 +253,7 @@ func TestSettleCancelled(t *testing.T) {
 	cancel(why)
 	for _, n := range []int{3, 1 << 30} {
 		gc := versionsRule(n)
-		p := New(&gc)
+		p := New(&table.Family{GC: gc})
 		var j Judge
 		j.Init(1, 1<<40)
 		j.BeginColumn(&p, 0)

@@ -12,6 +12,7 @@
 //	       | row | family | delete family | seq
 //	       | row | family | column | delete column | seq
 //	       | row | family | column | cell | inv(timestamp) | seq
+//	       | row | family | column | operand | inv(timestamp) | seq
 //
 //	row    = esc(row key) 00 01              at least 3 bytes
 //	family = name 00 | id (4 bytes)          name has no 00 byte (see table)
@@ -23,6 +24,7 @@
 //	                                         start with 00 01, 00 FF or 01..FF
 //	delete column = 00
 //	cell          = 01
+//	operand       = 02
 //
 // Within a row, deletion entries come before the entries that they cover: a forward reader sees
 // each deletion before the first cell that it can hide. Families are in the order of their names,
@@ -32,7 +34,10 @@
 // The family id distinguishes families of the same name: a family that was dropped and created
 // again has a new id, so the cells of the old one are never returned.
 //
-// The value of a cell entry is the cell's value. The value of a delete column entry is two 8-byte
+// A family has either cells or, if it is an aggregate family, operands. The operands of a column and a timestamp are neighbours: their
+// fold is the cell. A version that does not know operands rejects their keys as malformed.
+//
+// The value of a cell entry is the cell's value, and that of an operand is one, or the fold of several. The value of a delete column entry is two 8-byte
 // integers, start and end of the range of timestamps that it covers (end 0: no end). Other deletion
 // entries have no value.
 //

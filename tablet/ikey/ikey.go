@@ -15,11 +15,13 @@ const (
 	KindDeleteColumn
 	KindDeleteFamily
 	KindDeleteRow
+	KindOperand
 )
 
 const (
 	tagDeleteColumn = 0x00
 	tagCell         = 0x01
+	tagOperand      = 0x02
 
 	seqLen = 8
 	tsLen  = 8
@@ -61,6 +63,14 @@ func AppendCell(dst []byte, timestamp int64, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, ^seq)
 }
 
+// AppendOperand completes a row, family and column part to an operand's key.
+func AppendOperand(dst []byte, timestamp int64, seq uint64) []byte {
+	column := len(dst)
+	dst = AppendCell(dst, timestamp, seq)
+	dst[column] = tagOperand
+	return dst
+}
+
 // AppendDeleteColumn completes a row, family and column part.
 func AppendDeleteColumn(dst []byte, seq uint64) []byte {
 	dst = append(dst, tagDeleteColumn)
@@ -84,7 +94,7 @@ func Seq(key []byte) uint64 {
 	return ^binary.BigEndian.Uint64(key[len(key)-seqLen:])
 }
 
-// Timestamp returns the timestamp of a well-formed cell key.
+// Timestamp returns the timestamp of a well-formed key of a cell or an operand.
 func Timestamp(key []byte) int64 {
 	return int64(^binary.BigEndian.Uint64(key[len(key)-seqLen-tsLen:]))
 }
@@ -141,6 +151,8 @@ func SplitAfterFamily(key []byte, row, family int) (Parts, error) {
 		p.Kind = KindCell
 	case len(tail) == 1+seqLen && tail[0] == tagDeleteColumn:
 		p.Kind = KindDeleteColumn
+	case len(tail) == 1+tsLen+seqLen && tail[0] == tagOperand:
+		p.Kind = KindOperand
 	default:
 		return Parts{}, ErrBadKey
 	}
@@ -257,6 +269,9 @@ func RowLen(key []byte) int { return escapedEnd(key) }
 // IsDeleteColumn reports whether a well-formed key whose column part ends at column is a deletion
 // of that column, or of a range of its timestamps.
 func IsDeleteColumn(key []byte, column int) bool { return key[column] == tagDeleteColumn }
+
+// IsOperand reports whether a well-formed key whose column part ends at column is an operand.
+func IsOperand(key []byte, column int) bool { return key[column] == tagOperand }
 
 // AppendAfter appends the smallest byte string above all that start with prefix, which must be a
 // complete row, family or column part.

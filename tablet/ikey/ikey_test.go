@@ -32,6 +32,9 @@ func (e entry) encode() []byte {
 	if e.kind == KindDeleteColumn {
 		return AppendDeleteColumn(k, e.seq)
 	}
+	if e.kind == KindOperand {
+		return AppendOperand(k, e.ts, e.seq)
+	}
 	return AppendCell(k, e.ts, e.seq)
 }
 
@@ -59,6 +62,9 @@ func compare(a, b entry) int {
 	if a.kind == KindDeleteColumn || b.kind == KindDeleteColumn {
 		return first(a.kind == KindDeleteColumn, b.kind == KindDeleteColumn, bySeq)
 	}
+	if c := cmpInt(a.kind, b.kind); c != 0 { // cells before operands, which no column has beside them
+		return c
+	}
 	if c := cmpInt(b.ts, a.ts); c != 0 {
 		return c
 	}
@@ -76,7 +82,7 @@ func first(a, b bool, tie func() int) int {
 	}
 }
 
-func cmpInt[T uint32 | uint64 | int64](a, b T) int {
+func cmpInt[T Kind | uint32 | uint64 | int64](a, b T) int {
 	switch {
 	case a < b:
 		return -1
@@ -96,7 +102,7 @@ func randomEntry(r *rand.Rand) entry {
 	}
 	return entry{
 		row: b(1), qual: b(0), fam: []byte([]string{"a", "a-", "aa", "b.c"}[r.IntN(4)]),
-		id: r.Uint32N(3), kind: Kind(1 + r.IntN(4)), ts: r.Int64N(3), seq: r.Uint64N(4),
+		id: r.Uint32N(3), kind: Kind(1 + r.IntN(5)), ts: r.Int64N(3), seq: r.Uint64N(4),
 	}
 }
 
@@ -131,7 +137,7 @@ func TestSplitRoundTrip(t *testing.T) {
 				got.qual, want.qual = Qualifier(k[p.Family:p.Column]), e.qual
 			}
 		}
-		if e.kind == KindCell {
+		if e.kind == KindCell || e.kind == KindOperand {
 			got.ts, want.ts = Timestamp(k), e.ts
 		}
 		if got.kind != want.kind || !bytes.Equal(got.row, want.row) || !bytes.Equal(got.fam, want.fam) ||
@@ -162,6 +168,14 @@ func TestGolden(t *testing.T) {
 	k := AppendCell(AppendColumn(AppendFamily(AppendRow(nil, []byte("a")), "f", 2), []byte("q")), 5, 7)
 	const want = "610001" + "660000000002" + "710001" + "01" + "fffffffffffffffa" + "fffffffffffffff8"
 	if got := hex.EncodeToString(k); got != want {
+		t.Fatalf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestGoldenOperand(t *testing.T) {
+	k := AppendOperand(AppendColumn(AppendFamily(AppendRow(nil, []byte("a")), "f", 2), []byte("q")), 5, 7)
+	const want = "610001" + "660000000002" + "710001" + "02" + "fffffffffffffffa" + "fffffffffffffff8"
+	if got := hex.EncodeToString(k); got != want || !IsOperand(k, len(k)-17) || IsDeleteColumn(k, len(k)-17) {
 		t.Fatalf("got %s\nwant %s", got, want)
 	}
 }

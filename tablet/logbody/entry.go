@@ -20,6 +20,7 @@ import (
 //	form 1  a cell with its own timestamp   + sequence number
 //	form 2  a cell with the server's        + the record's time + sequence number
 //	form 3  a deletion                      + sequence number
+//	form 4  an operand with its timestamp   + sequence number
 //	form 5  no entry: a mark, with an empty suffix and value, that comes first in the bodies of a
 //	        table with a change stream. It uses no sequence number.
 //
@@ -28,6 +29,7 @@ const (
 	formCell       = 1
 	formServerCell = 2
 	formDeletion   = 3
+	formOperand    = 4
 	formStreamed   = 5
 )
 
@@ -89,6 +91,9 @@ func AppendMutation(dst, scratch []byte, m *table.Mutation, f *table.Family) (_,
 		if m.Timestamp == table.ServerTimestamp {
 			form, trim, needTime = formServerCell, 16, true
 		}
+	case table.OpAdd, table.OpMerge:
+		suffix = ikey.AppendOperand(ikey.AppendColumn(suffix, m.Qualifier), m.Timestamp, seqPlaceholder)
+		form = formOperand
 	case table.OpDeleteColumn:
 		suffix = ikey.AppendDeleteColumn(ikey.AppendColumn(suffix, m.Qualifier), seqPlaceholder)
 		end, _ := m.End.Bound() // Validate rejects a bound of 0, which means no bound on disk
@@ -126,13 +131,13 @@ func EachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key
 		}
 		scratch = append(append(scratch[:0], row...), suffix...)
 		switch form {
-		case formCell, formDeletion:
+		case formCell, formDeletion, formOperand:
 		case formStreamed:
 			continue
 		case formServerCell:
 			scratch = binary.BigEndian.AppendUint64(scratch, ^uint64(time))
 		default:
-			return scratch, fmt.Errorf("%w: entry of form %d", ErrBadBody, form)
+			return scratch, fmt.Errorf("%w: entry of form %d, which this version does not know", ErrBadBody, form)
 		}
 		scratch = binary.BigEndian.AppendUint64(scratch, ^seq)
 		if err := f(scratch, value); err != nil {

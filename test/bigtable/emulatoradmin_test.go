@@ -45,6 +45,8 @@ var differences = []struct {
 	{"MutateRows", codes.Internal, codes.NotFound, "likewise, in the status of an entry"},
 	{"CheckAndMutateRow", codes.Unknown, codes.NotFound, "likewise"},
 	{"ReadModifyWriteRow", codes.Unknown, codes.NotFound, "likewise"},
+	{"MutateRow", codes.Unknown, codes.InvalidArgument, "and for an operand in a plain family"},
+	{"MutateRows", codes.Internal, codes.InvalidArgument, "likewise"},
 	{"ReadRows", codes.NotFound, codes.InvalidArgument, "a node checks a request before it looks for the table"},
 	{"CheckAndMutateRow", codes.NotFound, codes.InvalidArgument, "likewise"},
 	{"ReadModifyWriteRow", codes.Unknown, codes.FailedPrecondition, "and for an increment of what is not 8 bytes long"},
@@ -61,6 +63,16 @@ func (want outcome) same(got outcome) bool {
 		}
 	}
 	return false
+}
+
+// sums is a family of sums, whose name is behind that of the first family and before those of others: the emulator orders families by their creation.
+const sums = "fs"
+
+// sumType is the value type of a family of sums of int64. The emulator has no other aggregates: it keeps the last operand of these.
+func sumType() *adminpb.Type {
+	return &adminpb.Type{Kind: &adminpb.Type_AggregateType{AggregateType: &adminpb.Type_Aggregate{
+		InputType:  &adminpb.Type{Kind: &adminpb.Type_Int64Type{Int64Type: &adminpb.Type_Int64{}}},
+		Aggregator: &adminpb.Type_Aggregate_Sum_{Sum: &adminpb.Type_Aggregate_Sum{}}}}}
 }
 
 func tableID(i int) string { return fmt.Sprint("t", i) }
@@ -104,7 +116,11 @@ func (r random) modifications() []*adminpb.ModifyColumnFamiliesRequest_Modificat
 	if r.IntN(2) == 0 {
 		update.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"gc_rule"}}
 	}
-	switch r.IntN(6) {
+	retype := &adminpb.ColumnFamily{ValueType: sumType()}
+	retype.ValueType.GetAggregateType().Aggregator = &adminpb.Type_Aggregate_Max_{Max: &adminpb.Type_Aggregate_Max{}}
+	switch r.IntN(7) {
+	case 6:
+		return []*modification{{Id: sums, Mod: &adminpb.ModifyColumnFamiliesRequest_Modification_Update{Update: retype}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"value_type"}}}}
 	case 0:
 		return []*modification{drop, create}
 	case 1:
@@ -125,7 +141,7 @@ func describe(t *adminpb.Table) string {
 		if rule.GetRule() == nil {
 			rule = nil
 		}
-		all = append(all, name+"{"+strings.Join(strings.Fields(prototext.MarshalOptions{}.Format(rule)), " ")+"}")
+		all = append(all, fmt.Sprintf("%s{%s %t}", name, strings.Join(strings.Fields(prototext.MarshalOptions{}.Format(rule)), " "), f.GetValueType().GetAggregateType().GetSum() != nil))
 	}
 	slices.Sort(all)
 	return fmt.Sprintf("%s %v %t %s", t.GetName(), t.GetGranularity(), t.GetDeletionProtection(), strings.Join(all, " "))
@@ -138,6 +154,11 @@ func (r random) admin(ctx context.Context, s *server) outcome {
 	case 0, 1:
 		t := &adminpb.Table{ColumnFamilies: map[string]*adminpb.ColumnFamily{"f": {}}, DeletionProtection: r.IntN(4) == 0, Granularity: adminpb.Table_TimestampGranularity(r.IntN(2))}
 		got, err := s.admin.CreateTable(ctx, &adminpb.CreateTableRequest{Parent: parent, TableId: tableID(r.IntN(3)), Table: t})
+		if err == nil { // in a call of its own: the emulator orders the families of one call at random
+			got, err = s.admin.ModifyColumnFamilies(ctx, &adminpb.ModifyColumnFamiliesRequest{Name: got.Name, Modifications: []*adminpb.ModifyColumnFamiliesRequest_Modification{
+				{Id: sums, Mod: &adminpb.ModifyColumnFamiliesRequest_Modification_Create{Create: &adminpb.ColumnFamily{ValueType: sumType()}}}}})
+			got.DeletionProtection = false // the emulator leaves it out
+		}
 		return outcome{"CreateTable", status.Code(err), describe(got)}
 	case 2:
 		_, err := s.admin.DeleteTable(ctx, &adminpb.DeleteTableRequest{Name: name})
@@ -210,12 +231,19 @@ func (r random) unknownFamily(all []*bigtablepb.Mutation) []*bigtablepb.Mutation
 // data makes a random call about rows.
 func (r random) data(ctx context.Context, s *server) outcome {
 	name, row := r.name(), r.row()
-	switch r.IntN(7) {
+	switch r.IntN(8) {
+	case 5:
+		m := r.operands()
+		if r.IntN(3) > 0 {
+			_, err := s.data.MutateRow(ctx, &bigtablepb.MutateRowRequest{TableName: name, RowKey: row, Mutations: m})
+			return outcome{"MutateRow", status.Code(err), name}
+		}
+		return mutateRows(ctx, s, name, row, m)
 	case 0, 1:
 		_, err := s.data.MutateRow(ctx, &bigtablepb.MutateRowRequest{TableName: name, RowKey: row, Mutations: r.unknownFamily(r.mutations())})
 		return outcome{"MutateRow", status.Code(err), name}
 	case 2:
-		return r.mutateRows(ctx, s, name)
+		return mutateRows(ctx, s, name, r.row(), r.unknownFamily(r.mutations()))
 	case 3:
 		// A node looks at both lists, and the emulator at the one that it executes.
 		then := r.unknownFamily(r.mutations())
@@ -235,8 +263,40 @@ func (r random) data(ctx context.Context, s *server) outcome {
 	return outcome{"ReadRows", codes.OK, text}
 }
 
-func (r random) mutateRows(ctx context.Context, s *server, name string) outcome {
-	req := &bigtablepb.MutateRowsRequest{TableName: name, Entries: []*bigtablepb.MutateRowsRequest_Entry{{RowKey: r.row(), Mutations: r.unknownFamily(r.mutations())}}}
+// operands returns additions to the cells of the family sums and deletions of these, or one to another family, which fails.
+func (r random) operands() (all []*bigtablepb.Mutation) {
+	family := sums
+	if r.IntN(8) == 0 {
+		family = []string{"f", "x"}[r.IntN(2)]
+	}
+	raw := func(b []byte) *bigtablepb.Value {
+		return &bigtablepb.Value{Kind: &bigtablepb.Value_RawValue{RawValue: b}}
+	}
+	for range 1 + r.IntN(3) {
+		qualifier, n := r.qualifier(), r.Int64N(1000)-500
+		at := &bigtablepb.Value{Kind: &bigtablepb.Value_RawTimestampMicros{RawTimestampMicros: r.timestamp()}}
+		m := &bigtablepb.Mutation{}
+		switch r.IntN(4) {
+		case 0:
+			m.Mutation = &bigtablepb.Mutation_MergeToCell_{MergeToCell: &bigtablepb.Mutation_MergeToCell{FamilyName: family, ColumnQualifier: raw(qualifier), Timestamp: at,
+				Input: raw(binary.BigEndian.AppendUint64(nil, uint64(n)))}}
+		case 1:
+			if family == sums && len(all) > 0 {
+				m.Mutation = &bigtablepb.Mutation_DeleteFromColumn_{DeleteFromColumn: &bigtablepb.Mutation_DeleteFromColumn{FamilyName: family, ColumnQualifier: qualifier}}
+				break
+			}
+			fallthrough
+		default:
+			m.Mutation = &bigtablepb.Mutation_AddToCell_{AddToCell: &bigtablepb.Mutation_AddToCell{FamilyName: family, ColumnQualifier: raw(qualifier), Timestamp: at,
+				Input: &bigtablepb.Value{Kind: &bigtablepb.Value_IntValue{IntValue: n}}}}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func mutateRows(ctx context.Context, s *server, name string, row []byte, mutations []*bigtablepb.Mutation) outcome {
+	req := &bigtablepb.MutateRowsRequest{TableName: name, Entries: []*bigtablepb.MutateRowsRequest_Entry{{RowKey: row, Mutations: mutations}}}
 	stream, err := s.data.MutateRows(ctx, req)
 	var m *bigtablepb.MutateRowsResponse
 	if err == nil {
@@ -301,7 +361,7 @@ func TestEmulatorAdmin(t *testing.T) {
 		}
 	}
 	t.Log(seen)
-	for _, want := range []string{"CreateTable OK", "CreateTable AlreadyExists", "DeleteTable FailedPrecondition", "ModifyColumnFamilies OK", "ModifyColumnFamilies NotFound",
+	for _, want := range []string{"CreateTable OK", "CreateTable AlreadyExists", "DeleteTable FailedPrecondition", "ModifyColumnFamilies OK", "ModifyColumnFamilies NotFound", "ModifyColumnFamilies InvalidArgument",
 		"ModifyColumnFamilies FailedPrecondition", "MutateRow OK", "MutateRow NotFound", "ReadModifyWriteRow OK"} {
 		if seen[want] == 0 {
 			t.Errorf("no call ends with %s", want)

@@ -3,6 +3,7 @@ package bigtable
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -184,6 +185,64 @@ func TestGoWrites(t *testing.T) {
 	}
 	if err := tbl.Apply(ctx, "", m); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "Row keys must be non-empty") {
 		t.Errorf("empty key: %v", err)
+	}
+}
+
+// TestGoAggregates: Google's Go client creates families of sums, minima and maxima, and adds to and merges into their cells.
+func TestGoAggregates(t *testing.T) {
+	c, admin := goClient(t, startNode(t))
+	integers := func(a bigtable.Aggregator) bigtable.Family {
+		return bigtable.Family{ValueType: bigtable.AggregateType{Input: bigtable.Int64Type{}, Aggregator: a}}
+	}
+	families := map[string]bigtable.Family{"sum": integers(bigtable.SumAggregator{}), "min": integers(bigtable.MinAggregator{}), "max": integers(bigtable.MaxAggregator{}), "f": {}}
+	if err := admin.CreateTableFromConf(t.Context(), &bigtable.TableConf{TableID: table, ColumnFamilies: families}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := admin.TableInfo(t.Context(), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range info.FamilyInfos {
+		got, is := f.ValueType.(bigtable.AggregateType)
+		want, wanted := families[f.Name].ValueType.(bigtable.AggregateType)
+		if is != wanted || got.Aggregator != want.Aggregator {
+			t.Errorf("family %s has the type %+v", f.Name, f.ValueType)
+		}
+	}
+	tbl := c.Open(table)
+	for _, n := range []int64{5, -7, 3} {
+		m := bigtable.NewMutation()
+		for _, family := range []string{"sum", "min", "max"} {
+			m.AddIntToCell(family, "a", 1000, n)
+			m.MergeBytesToCell(family, "m", 2000, binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+		if err := tbl.Apply(t.Context(), "r", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row, err := tbl.ReadRow(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for family, want := range map[string]int64{"sum": 1, "min": -7, "max": 5} {
+		for i, at := range []bigtable.Timestamp{1000, 2000} {
+			if c := row[family][i]; c.Timestamp != at || int64(binary.BigEndian.Uint64(c.Value)) != want {
+				t.Errorf("%s: %+v, want %d", family, c, want)
+			}
+		}
+	}
+	set, add := bigtable.NewMutation(), bigtable.NewMutation()
+	set.Set("sum", "a", 1000, binary.BigEndian.AppendUint64(nil, 1))
+	add.AddIntToCell("f", "a", 1000, 1)
+	for name, m := range map[string]*bigtable.Mutation{"set": set, "add": add} {
+		if err := tbl.Apply(t.Context(), "r", m); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	increment := bigtable.NewReadModifyWrite()
+	increment.Increment("sum", "a", 1)
+	if _, err := tbl.ApplyReadModifyWrite(t.Context(), "r", increment); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("increment: %v", err)
 	}
 }
 

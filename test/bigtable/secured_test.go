@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable"
+	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"cloud.google.com/go/iam/apiv1/iampb"
 	"golang.org/x/oauth2"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -231,6 +234,56 @@ func TestSecuredRights(t *testing.T) {
 	if rows, err := read(withToken(t.Context(), bob), bigtablepb.NewBigtableClient(s.dial(s.nodes[1], nil)), nil); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("bob reads %d rows, %v", rows, err)
 	}
+}
+
+// TestSecuredIam: the policy of a table is its grants. What it gives is in effect when it is set, and only administrators of the table may
+// read and set it.
+func TestSecuredIam(t *testing.T) {
+	s := startSecured(t)
+	ann, bob := s.user("ann", "", ""), s.user("bob", "admin", table)
+	n := s.nodes[1]
+	tables := func(c *grpc.ClientConn) adminpb.BigtableTableAdminClient {
+		return adminpb.NewBigtableTableAdminClient(c)
+	}
+	annConn, asAnn := s.dial(n, nil), withToken(t.Context(), ann)
+	bobConn, asBob := s.dial(n, nil), withToken(t.Context(), bob)
+	resource := "projects/p/instances/i/tables/" + table
+	set := func(ctx context.Context, c *grpc.ClientConn, role string) error {
+		p, err := tables(c).GetIamPolicy(ctx, &iampb.GetIamPolicyRequest{Resource: resource})
+		if err != nil {
+			return err
+		}
+		p.Bindings = append(p.Bindings, &iampb.Binding{Role: role, Members: []string{"user:ann"}})
+		_, err = tables(c).SetIamPolicy(ctx, &iampb.SetIamPolicyRequest{Resource: resource, Policy: p})
+		return err
+	}
+	permissions := func() string {
+		got, err := tables(annConn).TestIamPermissions(asAnn, &iampb.TestIamPermissionsRequest{Resource: resource,
+			Permissions: []string{"bigtable.tables.readRows", "bigtable.tables.mutateRows", "bigtable.tables.update"}})
+		if err != nil {
+			return status.Code(err).String()
+		}
+		return fmt.Sprint(got.Permissions)
+	}
+	if got := permissions(); got != "NotFound" {
+		t.Errorf("without a right: %s", got)
+	}
+	expectCode(t, "bob makes ann a reader", set(asBob, bobConn, "roles/bigtable.reader"), codes.OK)
+	if got := permissions(); got != "[bigtable.tables.readRows]" {
+		t.Errorf("as a reader: %s", got)
+	}
+	expectCode(t, "ann writes", writeRow(asAnn, annConn, table, "a", "f"), codes.PermissionDenied)
+	expectCode(t, "ann makes herself a user", set(asAnn, annConn, "roles/bigtable.user"), codes.PermissionDenied)
+	expectCode(t, "bob makes ann a user", set(asBob, bobConn, "roles/bigtable.user"), codes.OK)
+	expectCode(t, "ann writes as a user", writeRow(asAnn, annConn, table, "a", "f"), codes.OK)
+	if got := permissions(); got != "[bigtable.tables.readRows bigtable.tables.mutateRows]" {
+		t.Errorf("as a user: %s", got)
+	}
+	only := &iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/bigtable.admin", Members: []string{"user:bob"}}}}
+	if _, err := tables(bobConn).SetIamPolicy(asBob, &iampb.SetIamPolicyRequest{Resource: resource, Policy: only}); err != nil {
+		t.Fatal(err)
+	}
+	expectCode(t, "ann writes without a right", writeRow(asAnn, annConn, table, "a", "f"), codes.NotFound)
 }
 
 // TestSecuredRevocation (AF2): once a credential is revoked, no call with it is served, on an open connection either, on whichever node the row is.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func openTab(t *testing.T, width, height int64) *tab {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(profile) })
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile), chromedp.Env("TMPDIR="+profile))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, opts...)
@@ -94,6 +95,15 @@ func (x *tab) until(expression string) {
 	}
 }
 
+// expect forgets messages that have one of some texts.
+func (x *tab) expect(texts ...string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.messages = slices.DeleteFunc(x.messages, func(m string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(m, text) })
+	})
+}
+
 // silent fails the test if something went wrong in the tab.
 func (x *tab) silent(where string) {
 	x.t.Helper()
@@ -135,7 +145,7 @@ func TestEveryPage(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			x := openTab(t, width, 800)
 			x.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
-			for _, path := range []string{"/", "/nodes", "/nodes/" + c.node.ID(), "/tables", "/tables/web", "/tables/web/row", "/backups", "/users", "/quotas"} {
+			for _, path := range []string{"/", "/nodes", "/nodes/" + c.node.ID(), "/tables", "/tables/web", "/tables/web/row", "/audit", "/requests", "/backups", "/users", "/quotas"} {
 				where := fmt.Sprintf("%s, %d px, %s", path, width, scheme)
 				x.run(chromedp.Navigate(c.address(path)))
 				if d := x.paint(); d > time.Second {
@@ -200,7 +210,7 @@ func TestNodeGone(t *testing.T) {
 
 // TestScriptsInRows: HTML and scripts in row keys, columns, values and names are shown as text, and do not run.
 func TestScriptsInRows(t *testing.T) {
-	const script = `</td></script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">`
+	const script = `<html><body></td></script><script>document.title='owned';top.document.title='owned'</script><img src=x onerror="document.title='owned'">`
 	c := startOpen(t)
 	c.create("web")
 	if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation(script).Set("f:"+script, []byte(script))); err != nil {
@@ -210,6 +220,11 @@ func TestScriptsInRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := openTab(t, 1280, 800)
+	x.run(chromedp.Navigate(c.address("/tables/web/row")), chromedp.Click(`details.page summary`), chromedp.Sleep(500*time.Millisecond))
+	if title := value[string](x, `document.title`); !strings.HasSuffix(title, " · Stele") || !value[bool](x, `document.querySelector('iframe').clientHeight > 0`) {
+		t.Errorf("a cell as a page: the title is %q", title)
+	}
+	x.expect("Blocked script execution", "blocked")
 	for _, path := range []string{"/tables/web/row", "/tables/web", "/tables?q=%3Cscript%3Edocument.title='owned'%3C/script%3E"} {
 		x.run(chromedp.Navigate(c.address(path)))
 		if title := value[string](x, `document.title`); !strings.HasSuffix(title, " · Stele") {

@@ -70,6 +70,28 @@ func TestHostileRows(t *testing.T) {
 	v.get("/"+url.PathEscape(script)).want(t, http.StatusNotFound, "!<script>document")
 }
 
+// TestCell: the whole value of a cell is sent as a file, or as a page that can do nothing; bad addresses are errors.
+func TestCell(t *testing.T) {
+	c := startOpen(t)
+	c.create("web")
+	page := "<html><script>alert(1)</script>" + strings.Repeat("x", 100<<10)
+	if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation("r\x00").SetAt("f:\xff", 1000, []byte(page))); err != nil {
+		t.Fatal(err)
+	}
+	v := c.visitor(nil)
+	v.get("/tables/web/row").want(t, http.StatusOK, `/tables/web/cell?family=f&amp;qualifier=%5Cxff&amp;row=r%5Cx00&amp;timestamp=1000`, "more bytes")
+	const cell = `/tables/web/cell?row=r\x00&qualifier=\xff&family=f&timestamp=`
+	for as, kind := range map[string]string{"": "application/octet-stream", "&as=html": "text/html; charset=utf-8"} {
+		p := v.get(cell + "1000" + as)
+		if p.text != page || p.header.Get("Content-Type") != kind || !strings.HasPrefix(p.header.Get("Content-Security-Policy"), "sandbox; default-src 'none'") {
+			t.Errorf("%q: %d bytes, %v", as, len(p.text), p.header)
+		}
+	}
+	v.get(cell+"1001").want(t, http.StatusNotFound)
+	v.get(cell+"x").want(t, http.StatusBadRequest)
+	v.get("/tables/none/cell?row=r&family=f&timestamp=1").want(t, http.StatusNotFound)
+}
+
 // TestPagesOfRows: a page of rows has the address of the next, also after a key of any bytes.
 func TestPagesOfRows(t *testing.T) {
 	c := startOpen(t)
@@ -111,6 +133,9 @@ func TestActions(t *testing.T) {
 	v.post(id()+"/move", url.Values{"node": {"none"}}).want(t, http.StatusNotFound, "none")
 	v.post("/tables/web/tablets/x/split", nil).want(t, http.StatusBadRequest, "The id of a tablet is a number")
 	v.post("/tables/web/tablets/999/split", nil).want(t, http.StatusBadGateway)
+	v.get(id()).want(t, http.StatusOK, "History", "merged", "split")
+	v.get("/tables/METADATA/tablets/x").want(t, http.StatusBadRequest)
+	v.get("/tables/web/tablets/999").want(t, http.StatusNotFound, "no tablet 999")
 	v.post("/nodes/"+c.node.ID()+"/drain", nil).want(t, http.StatusOK, "End the drain")
 	v.post("/nodes/"+c.node.ID()+"/undrain", nil).want(t, http.StatusOK, "Drain this node")
 	v.post("/nodes/none/drain", nil).want(t, http.StatusNotFound)

@@ -9,7 +9,7 @@ import (
 )
 
 // allPages are the addresses of all pages.
-var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/backups", "/users", "/quotas"}
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/requests", "/backups", "/users", "/quotas"}
 
 // secret is in a row that only some users may see.
 const secret = "com.secret"
@@ -76,12 +76,23 @@ func TestSignIn(t *testing.T) {
 
 	r := c.visitor(nil)
 	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
-	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/backups": http.StatusForbidden} {
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/requests": http.StatusForbidden, "/backups": http.StatusForbidden} {
 		r.get(path).want(t, status, "!"+secret)
 	}
 	r.post("/nodes/"+c.node.ID()+"/drain", nil).want(t, http.StatusForbidden)
 	r.get("/users").want(t, http.StatusOK, "You are <b>reader</b>", "!operator")
 
+	v.get("/audit").want(t, http.StatusOK, "create_table", "admin", "table web", "!"+operator)
+	refusals := v.get("/audit?log=refusals&q=drain")
+	for range 100 { // they are written within two seconds
+		if strings.Contains(refusals.text, "drain_node") {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+		refusals = v.get("/audit?log=refusals&q=drain")
+	}
+	refusals.want(t, http.StatusOK, "reader", "drain_node", "permission_denied")
+	v.get("/audit?log=none").want(t, http.StatusBadRequest)
 	v.post("/signout", nil).want(t, http.StatusOK, "Paste an access token")
 	v.get("/tables").want(t, http.StatusOK, "Paste an access token")
 	if err := c.admin.Users().Revoke(t.Context(), "reader"); err != nil {

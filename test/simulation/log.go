@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -22,7 +23,7 @@ func regular(file string) bool {
 func logThrough(file string, run func(file string)) error {
 	if regular(file) {
 		run(file)
-		return nil
+		return trimZeros(file)
 	}
 	between, err := os.CreateTemp("", "stele-simulation-*.log")
 	if err != nil {
@@ -31,10 +32,44 @@ func logThrough(file string, run func(file string)) error {
 	defer os.Remove(between.Name())
 	defer between.Close()
 	run(between.Name())
+	if err := trimZeros(between.Name()); err != nil {
+		return err
+	}
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, between)
 	return errors.Join(err, out.Close())
+}
+
+// trimZeros removes the zeros at the end of a file: a child that has crashed leaves them.
+func trimZeros(file string) error {
+	if file == "" || file == os.DevNull {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	size := end
+	for b := make([]byte, 1<<20); end > 0; {
+		part := b[:min(end, int64(len(b)))]
+		if _, err := f.ReadAt(part, end-int64(len(part))); err != nil {
+			return err
+		}
+		left := bytes.TrimRight(part, "\x00")
+		if end -= int64(len(part) - len(left)); len(left) > 0 {
+			break
+		}
+	}
+	if end == size {
+		return nil
+	}
+	return f.Truncate(end)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/table"
 )
 
 // usageJSON is the --json form of a table's usage, with the nodes that did not answer.
@@ -68,9 +69,9 @@ func reportMissing(a *cli.App, u *client.Usage) error {
 		t := &u.Tables[i]
 		switch {
 		case t.Unserved > 0:
-			a.Notef("incomplete: no node reports %s of table %s", cli.Plural(t.Unserved, "tablet"), cli.EscapeText(t.Name))
+			a.Notef("incomplete: no node reports %s of table %s", cli.Plural(t.Unserved, "tablet"), cli.EscapeText(table.ShownName(t.Name)))
 		case t.Unserved < 0:
-			a.Notef("possibly incomplete: METADATA of table %s cannot be read", cli.EscapeText(t.Name))
+			a.Notef("possibly incomplete: METADATA of table %s cannot be read", cli.EscapeText(table.ShownName(t.Name)))
 		}
 		missing = missing || t.Unserved != 0
 	}
@@ -90,9 +91,9 @@ func printUsage(a *cli.App, u *client.Usage) error {
 			}
 			continue
 		}
-		g.Add(t.Name, "(all)", "", cli.Size(t.DiskBytes), cli.Size(t.MemtableBytes), cli.Size(t.InMemoryBytes), cli.Count(t.Files))
+		g.Add(table.ShownName(t.Name), "(all)", "", cli.Size(t.DiskBytes), cli.Size(t.MemtableBytes), cli.Size(t.InMemoryBytes), cli.Count(t.Files))
 		for _, f := range t.Families {
-			g.Add(t.Name, cli.OrElse(f.Name, "(dropped)"), cli.OrElse(f.Group, "-"), cli.Size(f.DiskBytes), cli.Size(f.MemtableBytes), cli.Size(f.InMemoryBytes), cli.Count(f.Files))
+			g.Add(table.ShownName(t.Name), cli.OrElse(f.Name, "(dropped)"), cli.OrElse(f.Group, "-"), cli.Size(f.DiskBytes), cli.Size(f.MemtableBytes), cli.Size(f.InMemoryBytes), cli.Count(f.Files))
 		}
 	}
 	if a.JSON {

@@ -184,6 +184,8 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitNotFound, Hint: `"stele table describe" shows the families of a table`}
 	case errors.Is(err, client.ErrTableExists):
 		return &Fault{Code: ExitError, Hint: `"stele table describe" shows it, "stele family set" changes it`}
+	case errors.Is(err, client.ErrAggregate):
+		return &Fault{Code: ExitError, Hint: `"stele add" adds to cells of aggregate families, "stele put" and "stele incr" set those of others`}
 	case errors.Is(err, client.ErrProtected):
 		return &Fault{Code: ExitError, Hint: `"stele table protect TABLE --off" ends the protection`}
 	case errors.Is(err, client.ErrConflict):

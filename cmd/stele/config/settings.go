@@ -50,6 +50,7 @@ var Settings = []Setting{
 	{Key: "http", Usage: "`host:port` for metrics and health, or off", initial: "127.0.0.1:7108", check: checkAddrOrOff},
 	{Key: "bigtable", Usage: "`host:port` for clients of Google's Cloud Bigtable: with TLS, unless the node has no keys; or off", initial: "127.0.0.1:7109", check: checkAddrOrOff},
 	{Key: "bigtable_sessions", Usage: "on or off: whether clients of Google's Cloud Bigtable make point reads and row mutations in `sessions`, which is faster; see docs/bigtable.md for what Google's Go client then does while a node restarts", initial: "off", example: "on", check: checkOnOff},
+	{Key: "bigtable_strict_limits", Usage: "on or off: whether requests of clients of Google's Cloud Bigtable beyond the limits of Google's service are rejected; for tests of programs that will run there", initial: "off", example: "on", check: checkOnOff},
 	{Key: "profiles", Usage: "`address` of Go's profiles: the absolute path of a Unix socket that only the node's user can open; http for the port of http, also on loopback without TLS, where every local process can read them; or off. With TLS, users with the right monitor can always read them on the port of http", initial: "off", example: "/run/stele/profiles", check: checkProfiles},
 	{Key: "join", Usage: "`host:port` of the --listen of nodes whose cluster to join, several separated by commas; a node with data needs it only if all other nodes have new addresses", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
 	{Key: "expect", Usage: "`number` of nodes without data and keys, all on this machine, that found a cluster together; each needs the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
@@ -66,6 +67,7 @@ var Settings = []Setting{
 	{Key: "reserve", Usage: "`size` of the disk space to keep free in each data folder; half of it is reserved for METADATA and for work that frees space", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
 	{Key: "extent_size", Usage: "`size` of the extents of blobs and commit logs, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node preallocates about ten extents for logs", example: "64MiB", check: checkExtentSize},
 	{Key: "name", Usage: "`name` of the node", initial: "", unset: "the host name", example: "host1"},
+	{Key: "slow_request", Usage: "`duration` from which a request is among the slow ones that the console and stele requests show", initial: "200ms", example: "1s", check: checkDuration},
 	{Key: "drain_timeout", Usage: "`duration` for requests in progress to finish when the node stops", initial: "30s", check: checkDuration},
 	{Key: "log_format", Usage: "`format` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
 	{Key: "log_level", Usage: "minimum `level` to log: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
@@ -327,8 +329,8 @@ func (c *Config) NodeConfig() (node.Config, error) {
 	cfg := node.Config{
 		DataDirs: c.List("data_dir"),
 		Listen:   c.Text("listen"), Gossip: c.Text("gossip"), HTTP: c.Text("http"), Bigtable: c.Text("bigtable"),
-		BigtableSessions: c.Text("bigtable_sessions") == "on",
-		Name:             c.Text("name"), Zone: c.Text("zone"), Advertise: c.Text("advertise"),
+		BigtableSessions: c.Text("bigtable_sessions") == "on", BigtableStrictLimits: c.Text("bigtable_strict_limits") == "on",
+		Name: c.Text("name"), Zone: c.Text("zone"), Advertise: c.Text("advertise"),
 		Join: c.join(), Expect: c.expect(), Security: c.SecurityDir(),
 	}
 	if cfg.Security != "" {
@@ -339,6 +341,7 @@ func (c *Config) NodeConfig() (node.Config, error) {
 		cfg.Profiles = s
 	}
 	cfg.Encryption = masterkeys.Source{File: c.Text("encryption_key_file"), Command: c.Text("encryption_key_command")}
+	cfg.SlowRequest, _ = cli.ParseDuration(c.Text("slow_request")) // validate has checked it
 	cfg.AuditTo = auditTo(c.Text("audit_to"))
 	cfg.VoterStable, _ = cli.ParseDuration(c.Text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {

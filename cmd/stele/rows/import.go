@@ -19,6 +19,7 @@ import (
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/transfer"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/table"
 )
 
 const importLong = `Write the rows of files to a table: JSON lines, as "stele export" and "stele scan --json"
@@ -33,9 +34,9 @@ The first row that is not valid, or that the table does not accept, ends the imp
 With --rejects it is written to FILE, and the import goes on. What fails because nodes
 are down or busy is repeated. --dry-run checks the files, and writes nothing.
 
-An import may be repeated: a cell with the same timestamp replaces itself. Cells without
-a timestamp get the time at which the import began. With --state an interrupted import
-continues where it was.`
+An import may be repeated: a cell with the same timestamp replaces itself, also in an
+aggregate family. Cells without a timestamp get the time at which the import began. With
+--state an interrupted import continues where it was.`
 
 const importExample = `  stele import webtable webtable.jsonl.zst
   stele import webtable /backup/webtable/ --create --state webtable.state
@@ -112,6 +113,7 @@ type importer struct {
 	a        *cli.App
 	flags    *importFlags
 	table    *client.Table
+	schema   *table.Schema
 	files    []string
 	skip     int // files that the state has completed
 	state    importState
@@ -212,7 +214,10 @@ func (im *importer) prepareTable(ctx context.Context, c *client.Client, exported
 	if im.flags.dryRun {
 		return nil
 	}
-	_, err := c.Tables().Describe(ctx, im.table.Name())
+	info, err := c.Tables().Describe(ctx, im.table.Name())
+	if err == nil {
+		im.schema = info.Schema
+	}
 	if !errors.Is(err, client.ErrNoTable) || !im.flags.create {
 		return err
 	}
@@ -223,7 +228,7 @@ func (im *importer) prepareTable(ctx context.Context, c *client.Client, exported
 	if err != nil {
 		return err
 	}
-	if _, err = c.Tables().CreateFrom(ctx, im.table.Name(), spec); err == nil {
+	if im.schema, err = c.Tables().CreateFrom(ctx, im.table.Name(), spec); err == nil {
 		im.a.Notef("created table %s", im.table.Name())
 	}
 	return err
@@ -316,7 +321,7 @@ const statePeriod = time.Second
 
 // lines imports the rows of a file, and writes the state meanwhile.
 func (im *importer) lines(ctx context.Context, source rowfile.Source) error {
-	cfg := transfer.ImportConfig{Source: source, From: im.state.Line, Timestamp: im.state.Timestamp, Workers: im.flags.parallel,
+	cfg := transfer.ImportConfig{Schema: im.schema, Source: source, From: im.state.Line, Timestamp: im.state.Timestamp, Workers: im.flags.parallel,
 		BatchRows: importBatchRows, BatchBytes: importBatchBytes, RetryFor: im.flags.retryFor, Reject: im.reject}
 	if !im.flags.dryRun {
 		cfg.Table = im.table

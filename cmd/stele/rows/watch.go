@@ -98,14 +98,14 @@ func appendChange(b []byte, c *client.Change) []byte {
 func appendMutation(b []byte, m *table.Mutation) []byte {
 	b = append(append(append(b, `{"op":"`...), m.Op.String()...), '"')
 	switch m.Op {
-	case table.OpSet, table.OpDeleteColumn:
+	case table.OpSet, table.OpAdd, table.OpMerge, table.OpDeleteColumn:
 		column := append(append([]byte(m.Family), ':'), m.Qualifier...)
 		b = cli.AppendJSONField(append(b, ','), "column", column)
 	case table.OpDeleteFamily:
 		b = cli.AppendJSONField(append(b, ','), "family", []byte(m.Family))
 	}
 	switch m.Op {
-	case table.OpSet:
+	case table.OpSet, table.OpAdd, table.OpMerge:
 		b = strconv.AppendInt(append(b, `,"timestamp":`...), m.Timestamp, 10)
 		b = cli.AppendJSONField(append(b, ','), "value", m.Value)
 	case table.OpDeleteColumn:

@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -74,11 +75,7 @@ func printSchema(a *cli.App, s *table.Schema) error {
 	if a.JSON {
 		return a.PrintJSON(s)
 	}
-	families := cli.NewGrid("FAMILY", "GARBAGE COLLECTION", "GROUP")
-	for i := range s.Families {
-		f := &s.Families[i]
-		families.Add(f.Name, f.GC.String(), f.Group)
-	}
+	families := familyGrid(s)
 	groups := cli.NewGrid("GROUP", "BLOCK", "COMPRESSION", "BLOOM", "IN MEMORY")
 	for _, g := range s.Groups {
 		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression.String(), g.Bloom.String(), cli.YesNo(g.InMemory))
@@ -100,6 +97,25 @@ func printSchema(a *cli.App, s *table.Schema) error {
 		grids = append(grids, stream)
 	}
 	return a.PrintAll(grids...)
+}
+
+// familyGrid lists the families, with their aggregates if any has one.
+func familyGrid(s *table.Schema) *cli.Grid {
+	titles := []string{"FAMILY", "GARBAGE COLLECTION", "GROUP"}
+	aggregates := slices.ContainsFunc(s.Families, func(f table.Family) bool { return f.Aggregate != table.AggregateNone })
+	if aggregates {
+		titles = append(titles, "AGGREGATE")
+	}
+	families := cli.NewGrid(titles...)
+	for i := range s.Families {
+		f := &s.Families[i]
+		fields := []any{f.Name, f.GC.String(), f.Group}
+		if aggregates {
+			fields = append(fields, f.Aggregate.String())
+		}
+		families.Add(fields...)
+	}
+	return families
 }
 
 func printTable(a *cli.App, info *client.TableInfo) error {

@@ -95,6 +95,11 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 	for _, s := range schemas {
 		l.tables[s.ID] = s.Name
 	}
+	if dropped, err := l.c.Tables().Dropped(ctx); err == nil { // otherwise they have no names here
+		for i := range dropped {
+			l.tables[dropped[i].ID] = dropped[i].Name + " (dropped)"
+		}
+	}
 	only, err := l.tableID(names)
 	if err != nil {
 		return err

@@ -16,14 +16,15 @@ import (
 func auditCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Verify the audit log of a node",
-		Long: `Verify the audit log of a node: the record of administrative changes and of rejected
-requests.`,
-		Example: `  stele audit verify /var/lib/stele/security/audit`,
+		Short: "List and verify the audit logs",
+		Long: `List the audit logs of the nodes, and verify those of one: the records of administrative
+changes and of rejected requests.`,
+		Example: `  stele audit list
+  stele audit verify /var/lib/stele/security/audit`,
 		Args:    cli.UnknownCommand,
 		RunE:    cli.RequireSubcommand,
 	}
-	cmd.AddCommand(auditVerifyCommand(a))
+	cmd.AddCommand(auditListCommand(a), auditVerifyCommand(a))
 	return cmd
 }
 

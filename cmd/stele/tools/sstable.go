@@ -144,6 +144,7 @@ func sstableSummary(ctx context.Context, a *cli.App, src *extents) error {
 
 var kindNames = map[ikey.Kind]string{
 	ikey.KindCell: "set", ikey.KindDeleteColumn: "del_column", ikey.KindDeleteFamily: "del_family", ikey.KindDeleteRow: "del_row",
+	ikey.KindOperand: "operand",
 }
 
 // An entry is a parsed internal key and its value.
@@ -172,7 +173,7 @@ func parseEntry(key, value []byte) (e entry, ok bool) {
 		e.column = append(append(e.column, ':'), ikey.Qualifier(key[p.Family:p.Column])...)
 	}
 	switch p.Kind {
-	case ikey.KindCell:
+	case ikey.KindCell, ikey.KindOperand:
 		e.timestamp = ikey.Timestamp(key)
 	case ikey.KindDeleteColumn:
 		if e.start, e.end, err = ikey.Range(value); err != nil {
@@ -182,6 +183,9 @@ func parseEntry(key, value []byte) (e entry, ok bool) {
 	}
 	return e, true
 }
+
+// hasTimestamp reports whether the entry is a cell or an operand of one.
+func (e *entry) hasTimestamp() bool { return e.kind == ikey.KindCell || e.kind == ikey.KindOperand }
 
 // textEntry appends an entry as tab-separated fields; without the value if keys is true.
 func textEntry(dst, key, value []byte, keys bool) []byte {
@@ -197,9 +201,9 @@ func textEntry(dst, key, value []byte, keys bool) []byte {
 		dst = fmt.Appendf(dst, "\t%s", cli.EscapeBytes(e.column))
 	}
 	switch {
-	case e.kind == ikey.KindCell && keys:
+	case e.hasTimestamp() && keys:
 		dst = fmt.Appendf(dst, "\t%s", cli.FormatMoment(e.timestamp))
-	case e.kind == ikey.KindCell:
+	case e.hasTimestamp():
 		dst = fmt.Appendf(dst, "\t%s\t%s", cli.FormatMoment(e.timestamp), cli.EscapeBytes(e.value))
 	case e.start != 0 || e.end != 0:
 		dst = fmt.Appendf(dst, "\t%s to %s", cli.FormatMoment(e.start), rangeEnd(e.end))
@@ -238,7 +242,7 @@ func jsonEntry(dst, key, value []byte, keys bool) []byte {
 		dst = fmt.Appendf(dst, `,"family_id":%d`, e.family)
 	}
 	switch {
-	case e.kind == ikey.KindCell:
+	case e.hasTimestamp():
 		dst = appendValue(fmt.Appendf(dst, `,"timestamp":%d`, e.timestamp))
 	case e.kind == ikey.KindDeleteColumn:
 		dst = fmt.Appendf(dst, `,"start":%d,"end":%d`, e.start, e.end)

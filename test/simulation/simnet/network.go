@@ -127,21 +127,16 @@ func (n *Network) Host(ip string) *Host {
 // run is the scheduler.
 func (n *Network) run() {
 	defer close(n.done)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		wait, ok := n.deliverDue()
 		if !ok {
 			return
 		}
-		if wait == never {
-			timer.Stop()
-		} else {
-			timer.Reset(wait)
-		}
+		timer := time.NewTimer(wait) // to reset one would make the runtime look through all timers
 		select {
 		case <-timer.C:
 		case <-n.wake:
+			timer.Stop()
 		}
 	}
 }

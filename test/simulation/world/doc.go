@@ -22,6 +22,9 @@
 //	recovery  in some plans: clients stop, all nodes stop, and the lock service is recovered from a minority of its voters
 //	end       all data is read; METADATA, replicas and the history are judged
 //
+// The phases between heal and end are left out after short faults (endsFrom). Shortly after the first violation the run ends (afterViolation), and
+// the history is judged.
+//
 // # Faults
 //
 // A fault is limited to what the cluster promises to survive. Only one disk of a world returns errors or corrupts sectors. Operators

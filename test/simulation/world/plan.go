@@ -125,6 +125,11 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
+// dropEnds removes the phases that follow the healing, which take minutes of virtual time.
+func (p *plan) dropEnds() {
+	p.recovery, p.settled, p.degraded, p.full, p.quota = false, false, false, false, false
+}
+
 // keepReplicas removes the faults of sectors from a plan that loses disks: what is corrupt on one
 // disk and lost with another may have been on both only.
 func (p *plan) keepReplicas() {

@@ -1,12 +1,12 @@
 package world
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/bits"
+	"os"
 	"strings"
 	"time"
 
@@ -31,7 +31,7 @@ type trace struct {
 	lines  []event
 	ring   [40]event
 	next   int
-	log    *bufio.Writer // all events, if not nil
+	log    io.Writer // all events, if not nil
 	// logged is called for each message of a log.
 	logged func(host, message string)
 }
@@ -39,12 +39,25 @@ type trace struct {
 // linesMax bounds the lines that are kept.
 const linesMax = 100_000
 
-func newTrace(log io.Writer) *trace {
-	t := &trace{}
-	if log != nil {
-		t.log = bufio.NewWriterSize(log, 1<<20)
+// open opens the log of all events, if there is to be one. The function that it returns closes it.
+func (t *trace) open(name string) (end func()) {
+	switch name {
+	case "":
+		return func() {}
+	case os.DevNull:
+		t.log = io.Discard
+		return func() {}
 	}
-	return t
+	f, err := createLog(name)
+	if err != nil {
+		panic(err)
+	}
+	t.log = f
+	return func() {
+		if err := f.Close(); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // mix adds a number to the hash.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"runtime/debug"
 	"time"
 
@@ -51,7 +50,9 @@ type World struct {
 	r         *rand.Rand
 	failed    string
 	failedAt  time.Duration
+	broken    chan struct{} // closed at the first violation
 	stacks    []byte        // of the first violation, if goroutines matter
+	load      *workload.Workload
 	opened    time.Duration // when the history of the clients began
 	// peaceFrom and peaceTo are when clients first worked without faults.
 	peaceFrom, peaceTo time.Duration
@@ -79,16 +80,12 @@ type World struct {
 // Run runs a seed. A program can run one.
 func Run(cfg Config) Result {
 	machine.Seed(cfg.Seed)
-	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), counts: map[string]int64{}, complete: map[uint64]bool{}, states: map[uint64]voterState{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
-	var log io.Writer
-	if cfg.Log != "" {
-		f, err := os.Create(cfg.Log)
-		if err != nil {
-			panic(err)
-		}
-		log = f
+	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), broken: make(chan struct{}), counts: map[string]int64{}, complete: map[uint64]bool{}, states: map[uint64]voterState{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
+	w.trace, w.ambush = &trace{}, newAmbush(w)
+	defer w.trace.open(cfg.Log)()
+	if cfg.Faults < endsFrom {
+		w.plan.dropEnds()
 	}
-	w.trace, w.ambush = newTrace(log), newAmbush(w)
 	w.trace.logged = func(host, message string) {
 		if message == "handler panicked" {
 			w.fail("SW17 panics: a handler of %s has panicked", host)
@@ -96,13 +93,15 @@ func Run(cfg Config) Result {
 		w.ambush.logged(host, message)
 	}
 	atMoments(w.ambush.pass)
-	w.run()
+	w.runUntilBroken()
+	if w.load != nil && !cfg.Quiet {
+		hash, events := w.trace.hash, w.trace.events
+		w.judge(w.load)
+		w.trace.hash, w.trace.events = hash, events
+	}
 	if w.failed != "" {
 		w.trace.print(cfg.Text, w.failedAt, cfg.Events)
 		_, _ = cfg.Text.Write(w.stacks)
-	}
-	if w.trace.log != nil {
-		_ = w.trace.log.Flush()
 	}
 	w.counts["jumps"], w.counts["switches"] = counters()
 	w.counts["events"] = w.trace.events
@@ -123,18 +122,42 @@ func (w *World) fail(format string, args ...any) { w.failAt(machine.Now(), forma
 func (w *World) failAt(at time.Duration, format string, args ...any) {
 	if w.failed == "" {
 		w.failed, w.failedAt = fmt.Sprintf(format, args...), at
+		close(w.broken)
 		w.trace.addf("world", "VIOLATION %s", w.failed)
 	}
 }
 
 // Times of a run.
 const (
+	// endsFrom is the shortest time of faults after which there are the phases that follow the healing.
+	endsFrom = 5 * time.Second
+	// afterViolation is how long the world goes on after a violation: what happens then helps to explain it.
+	afterViolation = 2 * time.Second
+
 	foundingMax = 2 * time.Minute  // until the first cluster serves
 	healMax     = 30 * time.Second // from the end of the faults until everything serves
 	finalMax    = 2 * time.Minute
 )
 
-// run runs the phases: found a cluster, faults beside clients, heal, judge.
+// runUntilBroken runs all phases, or those until shortly after the first violation.
+func (w *World) runUntilBroken() {
+	ended := make(chan struct{})
+	go func() {
+		w.run()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-w.broken:
+	}
+	select {
+	case <-ended:
+	case <-time.After(afterViolation):
+	}
+}
+
+// run runs the phases: found a cluster, faults beside clients, heal, read everything.
 func (w *World) run() {
 	w.build()
 	w.done = make(chan struct{})
@@ -145,9 +168,9 @@ func (w *World) run() {
 		w.fail("SW1 service: the first nodes do not start within %v", foundingMax)
 		return
 	}
-	load := workload.New(cluster{w}, workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients))
 	w.opened = machine.Now()
-	ctx := context.Background()
+	w.load = workload.New(cluster{w}, workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients))
+	load, ctx := w.load, context.Background()
 	if !w.clientsDo(foundingMax, func() error { return load.Setup(ctx) }) {
 		w.fail("SW1 service: the cluster does not serve %v after its start", foundingMax)
 		return
@@ -188,25 +211,21 @@ func (w *World) run() {
 		return
 	}
 	w.inspector().judgeCharges()
-	if w.operators().recoverLocks() && !w.final(ctx, load) {
-		return
+	if w.operators().recoverLocks() {
+		w.final(ctx, load)
 	}
-	hash, events := w.trace.hash, w.trace.events
-	w.judge(load)
-	w.trace.hash, w.trace.events = hash, events
 }
 
-// final reads everything and judges the cluster as it is in the end. It returns false if not everything can be read.
-func (w *World) final(ctx context.Context, load *workload.Workload) bool {
+// final reads everything and judges the cluster as it is in the end.
+func (w *World) final(ctx context.Context, load *workload.Workload) {
 	if !w.clientsDo(finalMax, func() error { return load.Final(ctx) }) {
-		w.lastErrors(load)
+		w.inspector().lastErrors(load)
 		w.fail("SW1 service: the last reads do not end within %v after all faults", finalMax)
-		return false
+		return
 	}
 	w.inspector().judgeTablets(load)
 	w.inspector().judgeBlocks()
 	w.inspector().judgeGarbage()
-	return true
 }
 
 func (w *World) build() {
@@ -302,7 +321,7 @@ func diskLine(e simdisk.Event) string {
 }
 
 // lastErrors records the last operations that failed, one for each kind of error.
-func (w *World) lastErrors(load *workload.Workload) {
+func (w inspector) lastErrors(load *workload.Workload) {
 	ops, seen := load.History().Ops(), map[string]bool{}
 	for i := len(ops) - 1; i >= 0 && len(seen) < 20; i-- {
 		if op := ops[i]; op.Error != "" && !seen[string(op.Kind)+op.Error] {

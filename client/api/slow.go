@@ -1,0 +1,62 @@
+package api
+
+import (
+	"time"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// SlowRequests is the result of slow_requests: the last requests of a node that took long.
+type SlowRequests struct {
+	Node      string        // its name
+	Threshold time.Duration // requests that took less are not listed; seconds on the wire
+	Total     int64         // since the start of the node
+	Requests  []SlowRequest // the newest first, at most SlowRequestsMax
+}
+
+// SlowRequest is a request that took long.
+type SlowRequest struct {
+	EndMS  int64  `json:"end_ms"` // when it was answered, in ms since 1970
+	Method string `json:"method"`
+	// Table and Row are the first parameters of a method about tables or rows; empty for others. Row has
+	// at most SlowRowBytesMax bytes.
+	Table string `json:"table"`
+	Row   []byte `json:"-"`
+	User  string `json:"user"` // empty on an open cluster
+	From  string `json:"from"` // address
+	// Took is the time from arrival to answer, Waited the part of it before the request began, for
+	// lack of workers.
+	Took   time.Duration `json:"-"`
+	Waited time.Duration `json:"-"`
+	Bytes  int64         `json:"bytes"` // of the request
+	Error  string        `json:"error"` // name of the error's code; empty: it succeeded
+}
+
+// Bounds of SlowRequests.
+const (
+	SlowRequestsMax = 256
+	SlowRowBytesMax = 256
+)
+
+func (s *SlowRequests) fields() fields {
+	return fields{
+		{"node", &s.Node}, {"threshold_s", &s.Threshold}, {"total", &s.Total},
+		{"requests", &list[SlowRequest]{all: &s.Requests, fields: (*SlowRequest).fields, what: "requests", max: SlowRequestsMax}},
+	}
+}
+
+func (r *SlowRequest) fields() fields {
+	return fields{
+		{"end_ms", &r.EndMS}, {"method", &r.Method}, {"table", &r.Table}, {"row", &r.Row}, {"user", &r.User}, {"from", &r.From},
+		{"took_s", &r.Took}, {"waited_s", &r.Waited}, {"bytes", &r.Bytes}, {"error", &r.Error},
+	}
+}
+
+// Append encodes the result.
+func (s *SlowRequests) Append(e *wire.Encoder) { s.fields().append(e) }
+
+// Decode decodes the result.
+func (s *SlowRequests) Decode(d *wire.Decoder) error {
+	*s = SlowRequests{}
+	return s.fields().decode(d)
+}

@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
+)
+
+const requestsLong = `List the last requests of all nodes that took long, the newest first.
+
+A request is listed if it took as long as the setting slow_request of its node, 200 ms
+unless it is set. WAITED is the part of TOOK before the request began, for lack of
+workers or memory. A node keeps 256 of them, in memory.`
+
+const requestsExample = `  stele requests
+  stele requests --limit 5
+  stele requests --json | jq -r 'select(.user == "loader") | .row'`
+
+func requestsCommand(a *cli.App) *cobra.Command {
+	limit := 50
+	cmd := &cobra.Command{
+		Use:     "requests",
+		Short:   "List requests that took long",
+		Long:    requestsLong,
+		Example: requestsExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				return listRequests(ctx, a, c, limit)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "the number of requests to list")
+	return cmd
+}
+
+// requestJSON is the --json form of a slow request.
+type requestJSON struct {
+	Node string `json:"node"`
+	client.SlowRequest
+	cli.RowJSON
+	TookS   float64 `json:"took_s"`
+	WaitedS float64 `json:"waited_s"`
+}
+
+func requestOf(n *client.NodeInfo, r client.SlowRequest) requestJSON {
+	return requestJSON{health.NameOf(n), r, cli.RowOf(string(r.Row)), r.Took.Seconds(), r.Waited.Seconds()}
+}
+
+// listRequests lists the slow requests of all nodes that are alive. A node that does not answer is an error, after the others were listed.
+func listRequests(ctx context.Context, a *cli.App, c *client.Client, limit int) error {
+	nodes, err := c.Nodes().List(ctx)
+	if err != nil {
+		return err
+	}
+	var all []requestJSON
+	var failed error
+	for i := range nodes {
+		if nodes[i].State != api.NodeAlive {
+			continue
+		}
+		s, err := c.Nodes().SlowRequests(ctx, nodes[i].RPC)
+		if err != nil {
+			failed = fmt.Errorf("node %s: %w", health.NameOf(&nodes[i]), err)
+			continue
+		}
+		for _, r := range s.Requests {
+			all = append(all, requestOf(&nodes[i], r))
+		}
+	}
+	slices.SortFunc(all, func(x, y requestJSON) int { return int(y.EndMS - x.EndMS) })
+	if err := printRequests(a, all[:max(0, min(len(all), limit))]); err != nil {
+		return err
+	}
+	return failed
+}
+
+func printRequests(a *cli.App, all []requestJSON) error {
+	if a.JSON {
+		for i := range all {
+			if err := a.PrintJSON(all[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		a.Notef("no request took long")
+		return nil
+	}
+	ms := func(d time.Duration) cli.Number {
+		return cli.Number(text.Millis(float64(d) / float64(time.Millisecond)))
+	}
+	g := cli.NewGrid("WHEN", "NODE", "METHOD", "TABLE", "ROW", "TOOK", "WAITED", "BYTES", "ERROR", "USER", "FROM")
+	for i := range all {
+		r := &all[i]
+		g.Add(time.UnixMilli(r.EndMS).UTC().Format(time.RFC3339), r.Node, r.Method, r.Table, string(r.SlowRequest.Row), ms(r.Took), ms(r.Waited), cli.Size(r.Bytes), r.Error, r.User, r.From)
+	}
+	return a.Print(g)
+}

@@ -1,0 +1,165 @@
+package bigtableadmin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/iam/apiv1/iampb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/table"
+)
+
+// fakeRights has grants in memory, and the caller ann.
+type fakeRights struct {
+	all  []client.Grant
+	log  []string
+	fail map[string]error // by principal
+	me   client.Whoami
+}
+
+func (f *fakeRights) Whoami(context.Context) (*client.Whoami, error) { return &f.me, nil }
+
+func (f *fakeRights) List(context.Context, string, string) ([]client.Grant, error) {
+	return f.all, f.fail["list"]
+}
+
+func (f *fakeRights) Add(_ context.Context, g client.Grant) error {
+	f.log = append(f.log, fmt.Sprintf("+%s %s %s", g.Principal, g.Table, g.Rights))
+	if err := f.fail[g.Principal]; err != nil {
+		return err
+	}
+	f.all = append(f.all, g)
+	return nil
+}
+
+func (f *fakeRights) Revoke(_ context.Context, g client.Grant) error {
+	f.log = append(f.log, fmt.Sprintf("-%s %s %s", g.Principal, g.Table, g.Rights))
+	var left []client.Grant
+	for _, held := range f.all {
+		if held.Principal == g.Principal && held.Table == g.Table && held.Family == g.Family {
+			held.Rights = (parseRights(held.Rights) &^ parseRights(g.Rights)).String()
+		}
+		if held.Rights != "" {
+			left = append(left, held)
+		}
+	}
+	f.all = left
+	return nil
+}
+
+func (f *fakeRights) service() *Service {
+	cluster := &fakeCluster{tables: map[string]*table.Schema{"t": table.NewSchema("t", 1)}}
+	return New(Config{Open: func(context.Context) (Tables, Nodes, error) { return cluster, fakeNodes{}, nil },
+		OpenRights: func(context.Context) (Caller, Grants, error) { return f, f, nil }})
+}
+
+const iamTable = parent + "/tables/t"
+
+func bindings(p *iampb.Policy) string {
+	var all []string
+	for _, b := range p.GetBindings() {
+		all = append(all, strings.TrimPrefix(b.Role, "roles/")+"="+strings.Join(b.Members, "+"))
+	}
+	return strings.Join(all, " ")
+}
+
+// TestIamPolicy (GA3): a policy is the grants on the table as a whole, and setting the policy that was read changes nothing.
+func TestIamPolicy(t *testing.T) {
+	f := &fakeRights{all: []client.Grant{
+		{Principal: "ann", Table: "t", Rights: "read,write,admin"}, {Principal: "bob", Table: "t", Rights: "read,write"}, {Principal: "eve", Table: "t", Rights: "read"},
+		{Principal: "wim", Table: "t", Rights: "write"}, {Principal: "*", Table: "t", Rights: "read"}, {Principal: "eve", Table: "t", Family: "f", Rights: "write"},
+		{Principal: "root", Rights: "admin"}, {Principal: "bob", Table: "u", Rights: "admin"},
+	}}
+	s := f.service()
+	p, err := s.GetIamPolicy(t.Context(), &iampb.GetIamPolicyRequest{Resource: iamTable})
+	want := "bigtable.admin=user:ann bigtable.reader=allAuthenticatedUsers+user:eve bigtable.user=user:bob stele.writer=user:wim"
+	if err != nil || bindings(p) != want || len(p.Etag) == 0 {
+		t.Fatalf("%s, %v\nwant %s", bindings(p), err, want)
+	}
+	again, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: p})
+	if err != nil || bindings(again) != want || len(f.log) > 0 || string(again.Etag) != string(p.Etag) {
+		t.Errorf("%s, %v, calls %v", bindings(again), err, f.log)
+	}
+	next := &iampb.Policy{Etag: p.Etag, Bindings: []*iampb.Binding{{Role: "roles/bigtable.user", Members: []string{"user:ann", "user:zoe"}},
+		{Role: "roles/bigtable.reader", Members: []string{"user:zoe", "user:bob"}}}}
+	if p, err = s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: next}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "bigtable.reader=user:bob bigtable.user=user:ann+user:zoe"; bindings(p) != want {
+		t.Errorf("%s, want %s", bindings(p), want)
+	}
+	if want := []string{"+ann t read,write", "+zoe t read,write", "-* t read", "-ann t admin", "-bob t write", "-eve t read", "-wim t write"}; !slices.Equal(f.log, want) {
+		t.Errorf("calls %q, want %q", f.log, want)
+	}
+	if _, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: next}); status.Code(err) != codes.Aborted {
+		t.Errorf("with the etag of an earlier policy: %v", err)
+	}
+	if len(f.all) != 6 { // three of the table, and those that are not part of its policy
+		t.Errorf("grants %+v", f.all)
+	}
+}
+
+func TestIamErrors(t *testing.T) {
+	f := &fakeRights{fail: map[string]error{"nobody": client.ErrNoUser, "last": client.ErrLastAdmin}}
+	binding := func(role string, members ...string) *iampb.Policy {
+		return &iampb.Policy{Bindings: []*iampb.Binding{{Role: role, Members: members}}}
+	}
+	for _, tc := range []struct {
+		resource string
+		policy   *iampb.Policy
+		want     codes.Code
+	}{
+		{iamTable, binding("roles/owner", "user:ann"), codes.InvalidArgument},
+		{iamTable, binding("roles/bigtable.reader", "group:ann"), codes.InvalidArgument},
+		{iamTable, binding("roles/bigtable.reader", "user:*"), codes.InvalidArgument},
+		{iamTable, binding("roles/bigtable.reader", "user:"), codes.InvalidArgument},
+		{iamTable, binding("roles/bigtable.reader", "user:nobody"), codes.InvalidArgument},
+		{iamTable, binding("roles/bigtable.reader", "user:last"), codes.FailedPrecondition},
+		{parent + "/tables/u", binding("roles/bigtable.reader", "user:ann"), codes.NotFound},
+		{parent, binding("roles/bigtable.reader", "user:ann"), codes.InvalidArgument},
+		{iamTable, nil, codes.OK},
+	} {
+		if _, err := f.service().SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: tc.resource, Policy: tc.policy}); status.Code(err) != tc.want {
+			t.Errorf("%s, %v: %v, want %v", tc.resource, tc.policy, err, tc.want)
+		}
+	}
+	f.fail["list"] = client.ErrOpenCluster
+	if p, err := f.service().GetIamPolicy(t.Context(), &iampb.GetIamPolicyRequest{Resource: iamTable}); err != nil || len(p.Bindings) > 0 {
+		t.Errorf("of an open cluster: %v, %v", p, err)
+	}
+}
+
+// TestIamPermissions: a caller has the permissions of its grants on the cluster and on the table, and all of them on an open cluster.
+func TestIamPermissions(t *testing.T) {
+	ask := []string{"bigtable.tables.readRows", "bigtable.tables.mutateRows", "bigtable.tables.get", "bigtable.tables.delete", "bigtable.tables.unknown"}
+	for _, tc := range []struct {
+		kind   string
+		grants []client.Grant
+		want   int // of the permissions, from the first
+	}{
+		{api.KindAnonymous, nil, 4},
+		{api.KindPrincipal, []client.Grant{{Rights: "admin"}}, 4},
+		{api.KindPrincipal, []client.Grant{{Table: "t", Rights: "read"}, {Table: "t", Rights: "write"}, {Table: "u", Rights: "admin"}}, 3},
+	} {
+		f := &fakeRights{me: client.Whoami{Kind: tc.kind, Grants: tc.grants}}
+		got, err := f.service().TestIamPermissions(t.Context(), &iampb.TestIamPermissionsRequest{Resource: iamTable, Permissions: ask})
+		if err != nil || !slices.Equal(got.Permissions, ask[:tc.want]) {
+			t.Errorf("%+v: %v, %v", tc.grants, got, err)
+		}
+	}
+	f := &fakeRights{me: client.Whoami{Kind: api.KindPrincipal, Grants: []client.Grant{{Table: "t", Family: "f", Rights: "read"}}}}
+	got, err := f.service().TestIamPermissions(t.Context(), &iampb.TestIamPermissionsRequest{Resource: iamTable, Permissions: ask})
+	if err != nil || !slices.Equal(got.Permissions, []string{"bigtable.tables.get"}) {
+		t.Errorf("with a right on a family: %v, %v", got, err)
+	}
+	if _, err := f.service().TestIamPermissions(t.Context(), &iampb.TestIamPermissionsRequest{Resource: iamTable, Permissions: []string{"bigtable.*"}}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("a wildcard: %v", err)
+	}
+}
