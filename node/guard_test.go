@@ -128,6 +128,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 		api.MethodScanOpen:        (&api.ScanOpenRequest{Table: name}).Append,
 		api.MethodCheckAndMutate:  (&api.CheckAndMutateRequest{Table: name, Row: row, True: set}).Append,
 		api.MethodReadModifyWrite: (&api.ReadModifyWriteRequest{Table: name, Row: row, Rules: []table.Rule{{Op: table.RuleIncrement, Family: "f", Qualifier: []byte("q"), Amount: 1}}}).Append,
+		api.MethodReadChanges:     (&api.ReadChangesRequest{Table: name}).Append,
 		api.MethodSampleRowKeys:   (&api.SampleRowKeysRequest{Table: name}).Append,
 		api.MethodRoot:            names(),
 		api.MethodDescribeTable:   names(),

@@ -46,6 +46,7 @@ var requiredRights = map[string]string{
 	"read":              perRow,
 	"read_rows":         perRow,
 	"scan_open":         perRow,
+	"read_changes":      perRow,
 	"scan_next":         perRow,
 	"scan_close":        perRow,
 	"check_and_mutate":  perRow,

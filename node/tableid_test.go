@@ -28,6 +28,7 @@ func rowRequests(id uint64) map[string]func(*wire.Encoder) {
 		api.MethodScanOpen:        (&api.ScanOpenRequest{TableOptions: o, Table: "t", Start: row, BatchRows: 1}).Append,
 		api.MethodCheckAndMutate:  (&api.CheckAndMutateRequest{TableOptions: o, Table: "t", Row: row, True: set, False: set}).Append,
 		api.MethodReadModifyWrite: (&api.ReadModifyWriteRequest{TableOptions: o, Table: "t", Row: row, Rules: []table.Rule{{Op: table.RuleAppend, Family: "f"}}}).Append,
+		api.MethodReadChanges:     (&api.ReadChangesRequest{TableOptions: o, Table: "t", Start: row}).Append,
 		api.MethodSampleRowKeys:   (&api.SampleRowKeysRequest{TableOptions: o, Table: "t", Start: row}).Append,
 	}
 }
@@ -57,6 +58,9 @@ func TestTableID(t *testing.T) {
 	create := func() uint64 {
 		t.Helper()
 		s, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"})
+		if err == nil {
+			_, err = c.Tables().Alter(ctx, "t", table.Change{Op: table.ChangeStream, Retention: time.Hour})
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,6 +134,9 @@ func TestScanOfReplacedTable(t *testing.T) {
 	create := func() uint64 {
 		t.Helper()
 		s, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"})
+		if err == nil {
+			_, err = c.Tables().Alter(ctx, "t", table.Change{Op: table.ChangeStream, Retention: time.Hour})
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,9 @@
 package table
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // ChangeOp is the kind of a Change.
 type ChangeOp uint8
@@ -12,9 +15,10 @@ const (
 	ChangeFamily                  // change a family, which must exist
 	ChangeDrop                    // drop a family
 	ChangeProtect                 // turn the deletion protection of the table on or off
+	ChangeStream                  // set how long the changes of the table's rows are kept, or end its change stream
 )
 
-var changeNames = [...]string{"set", "add", "change", "drop", "protect"}
+var changeNames = [...]string{"set", "add", "change", "drop", "protect", "change_stream"}
 
 // String returns the name of the kind, which is also its encoding.
 func (o ChangeOp) String() string { return changeNames[o] }
@@ -36,6 +40,8 @@ type Change struct {
 	Family FamilySpec
 	// Protect is the new deletion protection.
 	Protect bool
+	// Retention is that of the change stream. Zero ends it.
+	Retention time.Duration
 }
 
 // Alter returns the schema with the changes applied one after the other. Options of a family that a change does not
@@ -58,6 +64,10 @@ func (s *Schema) alter(c *Change) (*Schema, error) {
 		p := s.Clone()
 		p.Protected = c.Protect
 		return p, nil
+	case c.Op == ChangeStream:
+		p := s.Clone()
+		p.ChangeRetention = c.Retention
+		return p, p.Validate(nil)
 	case c.Op == ChangeAdd && exists:
 		return nil, fmt.Errorf("family %q: %w", c.Family.Name, ErrFamilyExists)
 	case c.Op == ChangeFamily && !exists:

@@ -2,6 +2,7 @@ package table
 
 import (
 	"slices"
+	"time"
 
 	"github.com/steledb/stele/internal/wire"
 )
@@ -172,11 +173,11 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 }
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
-// written. Format 2 has the granularity, 3 the deletion protection, and 4 aggregate families.
-const schemaFormat = 4
+// written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, and 5 the change stream.
+const schemaFormat = 5
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
-// not the defaults, format, granularity and deletion_protection.
+// not the defaults, format, granularity, deletion_protection and change_stream, the retention in µs.
 func AppendSchema(e *wire.Encoder, s *Schema) {
 	format, keys := int64(1), 5
 	if s.Granularity != GranularityMicros {
@@ -187,6 +188,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if s.hasAggregates() {
 		format = 4
+	}
+	if s.ChangeRetention > 0 {
+		format, keys = 5, keys+1
 	}
 	if format > 1 {
 		e.Map(keys + 1)
@@ -202,6 +206,10 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	if s.Protected {
 		e.Str("deletion_protection")
 		e.Bool(true)
+	}
+	if s.ChangeRetention > 0 {
+		e.Str("change_stream")
+		e.Int(s.ChangeRetention.Microseconds())
 	}
 	e.Str("name")
 	e.Str(s.Name)
@@ -244,6 +252,8 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 			s.Granularity, err = decodeGranularity(d)
 		case "deletion_protection":
 			s.Protected = d.Bool()
+		case "change_stream":
+			s.ChangeRetention = DecodeChangeRetention(d)
 		case "name":
 			s.Name = d.Str()
 		case "id":
@@ -267,6 +277,16 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 		err = s.Validate(l)
 	}
 	return s, decodeError(d, "schema", err)
+}
+
+// DecodeChangeRetention decodes the retention of a change stream, in µs. One that is too long becomes ChangeRetentionMax and 1 µs, which
+// Schema.Validate rejects.
+func DecodeChangeRetention(d *wire.Decoder) time.Duration {
+	micros := d.Int()
+	if micros < 0 || micros > ChangeRetentionMax.Microseconds() {
+		micros = ChangeRetentionMax.Microseconds() + 1
+	}
+	return time.Duration(micros) * time.Microsecond
 }
 
 func decodeGranularity(d *wire.Decoder) (Granularity, error) {

@@ -152,6 +152,7 @@ func TestSchemaRoundTrip(t *testing.T) {
 		}
 		want.Granularity = Granularity(pick(t, "granularity", int(numGranularities)))
 		want.Protected = pick(t, "protected", 2) == 1
+		want.ChangeRetention = time.Duration(pick(t, "change stream", 3)) * ChangeRetentionMin
 		b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeSchema(&d, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Schema describes a table: its name, id, families and locality groups. Schemas are immutable:
@@ -18,6 +19,8 @@ type Schema struct {
 	Granularity Granularity `json:"granularity,omitzero"`
 	// Protected means that the table and its families cannot be dropped.
 	Protected bool `json:"deletion_protection,omitzero"`
+	// ChangeRetention is how long the changes of the table's rows are kept for readers of its change stream. Zero means that it has none.
+	ChangeRetention time.Duration `json:"change_stream_ns,omitzero"`
 	// Families is sorted by name.
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
@@ -75,7 +78,7 @@ func (s *Schema) Clone() *Schema {
 
 // Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
-	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected &&
+	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected && s.ChangeRetention == o.ChangeRetention &&
 		slices.Equal(s.Groups, o.Groups) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
 }
@@ -199,6 +202,9 @@ func (s *Schema) Validate(lim *Limits) error {
 	if err := checkName("table name", s.Name, l.TableNameBytes); err != nil {
 		return err
 	}
+	if r := s.ChangeRetention; r != 0 && (r < ChangeRetentionMin || r > ChangeRetentionMax) {
+		return &SchemaError{Table: s.Name, Reason: fmt.Sprintf("a change stream keeps changes for %v to %v, not for %v", ChangeRetentionMin, ChangeRetentionMax, r)}
+	}
 	if s.Granularity >= numGranularities {
 		return &SchemaError{Table: s.Name, Reason: "unknown " + s.Granularity.String()}
 	}
@@ -268,6 +274,12 @@ const DroppedPrefix = "~"
 
 // IsDropped reports whether a name is that of a dropped table. Requests of users must not find a table by it.
 func IsDropped(name string) bool { return strings.HasPrefix(name, DroppedPrefix) }
+
+// Bounds of the retention of a change stream.
+const (
+	ChangeRetentionMin = time.Hour
+	ChangeRetentionMax = 30 * 24 * time.Hour
+)
 
 // ShownName returns the name under which people know a table: for a dropped one, the name that it had, with a note.
 func ShownName(name string) string {

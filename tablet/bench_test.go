@@ -14,8 +14,8 @@ import (
 )
 
 // benchEnv is a server on a disk in memory, with n rows.
-func benchEnv(b *testing.B, cfg Config, n int) *env {
-	e := newEnv(b, cfg, "f:")
+func benchEnv(b *testing.B, cfg Config, n int, options ...string) *env {
+	e := newEnv(b, cfg, append(options, "f:")...)
 	e.close()
 	e.extent = 64 << 20
 	e.open()
@@ -30,8 +30,13 @@ func benchEnv(b *testing.B, cfg Config, n int) *env {
 }
 
 // BenchmarkApply writes rows from 16 goroutines.
-func BenchmarkApply(b *testing.B) {
-	e := benchEnv(b, Config{MemtablesBytesMax: 1 << 30}, 0)
+func BenchmarkApply(b *testing.B) { benchApply(b) }
+
+// BenchmarkApplyStreamed is BenchmarkApply in a table with a change stream.
+func BenchmarkApplyStreamed(b *testing.B) { benchApply(b, streamed) }
+
+func benchApply(b *testing.B, options ...string) {
+	e := benchEnv(b, Config{MemtablesBytesMax: 1 << 30}, 0, options...)
 	value := make([]byte, 100)
 	var count atomic.Int64
 	b.SetParallelism(8)

@@ -60,7 +60,7 @@ func (w *chaosWorker) mutations() []table.Mutation {
 
 // step makes one change and sometimes a read.
 func (w *chaosWorker) step() {
-	if w.r.IntN(30) == 0 {
+	if w.r.IntN(30) == 0 && w.run.follower == nil { // a change stream does not have it
 		w.clear(w.row())
 		return
 	}
@@ -201,6 +201,8 @@ type chaosRun struct {
 	pending map[string][]sortedrun.Run // by end: runs that a tablet's server has not written out yet
 	pendMu  sync.Mutex
 	did     map[string]int
+
+	follower *follower // of a table with a change stream
 }
 
 func (c *chaosRun) fail(format string, args ...any) {
@@ -405,10 +407,22 @@ func TestSplitMergeMoveKill(t *testing.T) {
 	}
 }
 
-func chaos(t *testing.T, seed uint64) {
+// TestChangesOfSplitMergeMoveKill (CS1, CS2, CS3): a reader that follows the change stream of such a table meanwhile gets each mutation once, in the
+// order of its row, and nothing that is not in the table.
+func TestChangesOfSplitMergeMoveKill(t *testing.T) {
+	seed := testseed.New(t)
+	for run := range uint64(soakRuns(4)) {
+		chaos(t, seed+run, streamed)
+	}
+}
+
+func chaos(t *testing.T, seed uint64, options ...string) {
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
 	c := &chaosRun{r: rand.New(rand.NewPCG(seed, 1)), pending: map[string][]sortedrun.Run{}, did: map[string]int{},
-		cluster: newCluster(t, cfg, 3, "all", "three:versions=3,group=g2", "sum:aggregate=sum")}
+		cluster: newCluster(t, cfg, 3, append(options, "all", "three:versions=3,group=g2", "sum:aggregate=sum")...)}
+	if len(options) > 0 {
+		c.follower = newFollower()
+	}
 	lost := rand.New(rand.NewPCG(seed, 2))
 	c.meta.setFaults(func() (before, after error) { // metadata's lock guards lost
 		switch lost.IntN(16) {
@@ -428,6 +442,13 @@ func chaos(t *testing.T, seed uint64) {
 		wg.Go(func() {
 			for !c.over() {
 				w.step()
+			}
+		})
+	}
+	if c.follower != nil {
+		wg.Go(func() {
+			for r := rand.New(rand.NewPCG(seed, 3)); !c.over(); {
+				_, _ = c.follower.step(c.route, r)
 			}
 		})
 	}
@@ -454,6 +475,14 @@ func chaos(t *testing.T, seed uint64) {
 	}
 	if c.fate.failure == "" {
 		c.checkScan(workers)
+	}
+	if c.fate.failure == "" && c.follower != nil {
+		c.follower.drain(t, c.route)
+		c.follower.check(c.fail, c.scan())
+		again := newFollower() // from the beginning, once all is quiet
+		again.drain(t, c.route)
+		again.check(c.fail, c.scan())
+		t.Logf("%d changes by %d positions", c.follower.changes, len(c.follower.positions))
 	}
 	if c.fate.failure != "" {
 		t.Fatalf("seed %d, after %v: %s", seed, c.did, c.fate.failure)

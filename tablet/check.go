@@ -51,6 +51,9 @@ func Check(ctx context.Context, blobs storage.Blobs, metas []*Meta, report Probl
 			}
 		}
 	}
+	if err := checkChanges(ctx, blobs, metas, checked, &sum, report); err != nil {
+		return sum, err
+	}
 	logs, err := blobs.Logs(ctx)
 	if err != nil {
 		return sum, err
@@ -66,6 +69,37 @@ func Check(ctx context.Context, blobs storage.Blobs, metas []*Meta, report Probl
 		}
 	}
 	return sum, nil
+}
+
+// checkChanges verifies the change files that are not in checked. The error is ctx's.
+func checkChanges(ctx context.Context, blobs storage.Blobs, metas []*Meta, checked map[blobfs.ID]bool, sum *Checked, report Problem) error {
+	for _, m := range metas {
+		if m.Changes == nil {
+			continue
+		}
+		for i := range m.Changes.Files {
+			f := &m.Changes.Files[i]
+			if checked[f.Handle.ID] {
+				continue // shared
+			}
+			checked[f.Handle.ID] = true
+			sum.SSTables++
+			n, err := CheckSSTable(ctx, blobs, f.Handle, report)
+			if err == nil && n != f.Records {
+				err = fmt.Errorf("%d records, metadata has %d", n, f.Records)
+			}
+			if err != nil {
+				report(f.Handle.ID.String(), 0, err)
+			}
+			if f.MaxSeq > m.Redo {
+				report(f.Handle.ID.String(), 0, fmt.Errorf("tablet %d: record %d is above the redo point %d", m.ID, f.MaxSeq, m.Redo))
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 // checkFile verifies one SSTable. The error is ctx's.

@@ -243,6 +243,13 @@ func sortRun(t testing.TB, records []commitlog.Record) *memRun {
 			t.Fatalf("record of table %d", rec.Table)
 		}
 		r.maxSeq, r.maxTime = max(r.maxSeq, rec.First+uint64(rec.Ops)-1), max(r.maxTime, rec.Time)
+		if logbody.Streamed(rec.Body) {
+			part, err := logbody.RowPart(rec.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.entries = append(r.entries, heldEntry{logbody.AppendRecordKey(bytes.Clone(part), rec.Time, rec.First), rec.Body})
+		}
 		_, err := logbody.EachEntry(rec.Body, rec.First, rec.Time, nil, func(key, value []byte) error {
 			r.entries = append(r.entries, heldEntry{bytes.Clone(key), value})
 			return nil

@@ -37,6 +37,7 @@
 //   - A tablet's stamped time is the last server timestamp that it has assigned.
 //   - A range tombstone deletes all rows of a range at once: see package tombstone and Server.Clear.
 //   - A slot is the right to work for the compactions of a loop, one at a time: see sched.Slot.
+//   - A change stream is the record of a table's mutations, for readers that follow them: see package changes and For.ReadChanges.
 //   - A backlog is how far compactions are behind, by the number of files of a group.
 //   - A high-priority tablet belongs to METADATA: its writes do not wait for memory. A
 //     high-priority file may use the reserve of a full disk.
@@ -109,6 +110,16 @@
 // are acknowledged. A schema change itself waits for no write. While the commit log makes no
 // progress, operations that need the new schema fail with api.ErrUnavailable after renewTimeout. A
 // dropped table is no longer served (I15), and nothing waits for its writes.
+//
+// # Change streams
+//
+// The body of a mutation of a table with a change stream has a mark (logbody.AppendStreamed). The applier adds the whole record to the change
+// buffer of the memtable too, and the minor compaction that writes the memtable out writes the buffer to a change file. The same
+// change of METADATA names both and moves the redo point. Sorted runs have marked records under keys of their own, from which Load
+// fills buffers. A split shares change files within bounds, and a merge keeps those of both. A snapshot has none.
+//
+// ReadChanges reads files and buffers of one view up to the visible sequence number. It holds no change file: one that is deleted
+// meanwhile was rewritten or dropped, and the read begins again.
 //
 // # Compactions
 //

@@ -277,12 +277,20 @@ type env struct {
 
 const testTable = "t"
 
+// streamed, among the families of a test's table, means that it has a change stream.
+const streamed = "change stream"
+
 // lastTablet is the last tablet of the tests' table, which begins as its only one.
 var lastTablet = Ref{Table: 1}
 
 func testSchema(t testing.TB, specs ...string) *table.Schema {
 	var parsed []table.FamilySpec
+	retention := time.Duration(0)
 	for _, text := range specs {
+		if text == streamed {
+			retention = 24 * time.Hour
+			continue
+		}
 		spec, err := table.ParseFamilySpec(text)
 		if err != nil {
 			t.Fatal(err)
@@ -293,6 +301,7 @@ func testSchema(t testing.TB, specs ...string) *table.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ChangeRetention = retention
 	return s
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/changes"
+	"github.com/steledb/stele/tablet/logbody"
 	"github.com/steledb/stele/tablet/sortedrun"
 )
 
@@ -136,7 +138,9 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 			mems = append(mems, newMem(s.writeMemory))
 		}
 		last := mems[len(mems)-1]
-		if _, err := last.Add(m.key(), m.value()); err != nil {
+		if time, first, ok := logbody.RecordKey(m.key()); ok {
+			last.changes.Add(changes.Record{First: first, Time: time, Body: m.value()})
+		} else if _, err := last.Add(m.key(), m.value()); err != nil {
 			return mems, false, err
 		}
 		last.count()
@@ -159,6 +163,10 @@ func (r *recovery) freeze(mems []*mem) {
 		m.minSeq.Store(r.load.Meta.Redo + 1)
 		m.maxSeq.Store(r.maxSeq)
 		m.stamped = r.tablet.writer.stamped.Load()
+		m.changes.Sort()
+		if records := m.changes.From(0); r.load.Meta.Changes == nil && len(records) > 0 { // those before may be older than the stream
+			m.changes.Skip(r.load.Meta.Redo, records[0].Time-1)
+		}
 		if i == len(mems)-1 && !planted.On(planted.RecoveredTooSoon) {
 			m.onWritten = r.load.OnRecovered
 		}
@@ -212,11 +220,93 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	defer v.release()
 	all := &distinct{}
 	all.merge.reset(sources)
-	files, err := t.minor.writeFiles(ctx, v, []source{all}, 0, nil)
+	split := &recordSplitter{source: all, update: newChangeUpdate(ctx, t, v)}
+	files, err := t.minor.writeFiles(ctx, v, []source{split}, 0, nil)
+	if err == nil {
+		if err = split.finish(); err != nil {
+			discard(files, false)
+		}
+	}
 	if err != nil {
+		split.update.discard(false)
 		return err
 	}
-	return t.minor.addFiles(ctx, v, files, r.maxSeq, t.writer.stamped.Load(), func(*view) {})
+	return t.minor.addFiles(ctx, v, files, split.update, r.maxSeq, t.writer.stamped.Load(), func(*view) {})
+}
+
+// changeChunkBytes is the memory for records that a recovery sorts by sequence number at once.
+const changeChunkBytes = 16 << 20
+
+// recordSplitter takes the whole records out of the entries of sorted runs, and writes them to change files.
+type recordSplitter struct {
+	source
+	update  *changeUpdate
+	chunk   *changes.Buffer
+	reached []byte // the last key that was passed: a compaction may seek back
+	err     error
+}
+
+func (r *recordSplitter) First() bool { return r.settle(r.source.First()) }
+func (r *recordSplitter) Next() bool  { return r.settle(r.source.Next()) }
+
+// SeekGE implements source. It steps forward, so that no record is missed.
+func (r *recordSplitter) SeekGE(key []byte) bool {
+	if string(key) <= string(r.reached) {
+		return r.settle(r.source.SeekGE(key))
+	}
+	ok := r.settle(r.source.SeekGE(r.reached))
+	for ok && string(r.Key()) < string(key) {
+		ok = r.Next()
+	}
+	return ok
+}
+
+func (r *recordSplitter) settle(ok bool) bool {
+	for ; ok && r.err == nil; ok = r.source.Next() {
+		key := r.source.Key()
+		isNew := string(key) > string(r.reached)
+		if isNew {
+			r.reached = append(r.reached[:0], key...)
+		}
+		at, first, is := logbody.RecordKey(key)
+		if !is {
+			return true
+		}
+		if r.update.retention == 0 || !isNew {
+			continue
+		}
+		if r.chunk == nil {
+			r.chunk = &changes.Buffer{}
+		}
+		r.chunk.Add(changes.Record{First: first, Time: at, Body: r.source.Value()})
+		if r.chunk.Bytes() > changeChunkBytes {
+			r.err = r.writeChunk()
+		}
+	}
+	return false
+}
+
+func (r *recordSplitter) Err() error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.source.Err()
+}
+
+// finish writes the last records.
+func (r *recordSplitter) finish() error {
+	if r.err != nil || r.chunk == nil {
+		return r.err
+	}
+	return r.writeChunk()
+}
+
+func (r *recordSplitter) writeChunk() error {
+	chunk := r.chunk
+	r.chunk = nil
+	chunk.Sort()
+	records := chunk.From(0)
+	return r.update.writeFile(changes.NewMerge([]changes.Later{changes.LaterInMemory(records, nil, nil)}), nil)
 }
 
 // unloadBytes is the size of a tablet's memtable, in bytes, at which writes are fenced to unload,

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/tombstone"
 )
 
@@ -37,6 +38,9 @@ type Meta struct {
 
 	// Cleared holds the range tombstones. They hide entries of Groups, and those in the commit log.
 	Cleared tombstone.List
+
+	// Changes has the change files of a table with a change stream. They hold the records up to Redo.
+	Changes *changes.Set
 }
 
 // GroupMeta holds the files of one locality group, sorted by MinSeq. They hold the entries of each
@@ -134,7 +138,7 @@ func (m *Meta) Narrow(start []byte) error {
 		return fmt.Errorf("%w: tablet %d has rows from %.64q to %.64q, but the preceding tablet ends at %.64q", errBadMeta, m.ID, m.Start, m.End, start)
 	}
 	m.Start = append([]byte(nil), start...)
-	m.Cleared = m.Cleared.Clip(m.Start, nil)
+	m.Cleared, m.Changes = m.Cleared.Clip(m.Start, nil), m.Changes.Within(m.Start, nil)
 	for i := range m.Groups {
 		g := &m.Groups[i]
 		var files []FileMeta
@@ -209,17 +213,14 @@ var errBadMeta = errors.New("malformed tablet metadata")
 //	[version, id, table, start, end, redo, stamped, last major µs,
 //	 [[group, [[handle, min seq, max seq, entries, raw bytes, row deletions,
 //	            start, end, shared]…]]…],
-//	 [[cleared from, cleared before, seq]…]]
+//	 [[cleared from, cleared before, seq]…], changes]
 //
-// A tablet without range tombstones has no list of them.
+// changes is encoded as by package changes. A tablet without a change stream lacks it, and one without range tombstones, too,
+// has no list of them.
 func EncodeMeta(m *Meta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	if len(m.Cleared) > 0 {
-		e.Array(10)
-	} else {
-		e.Array(9)
-	}
+	e.Array(m.values())
 	e.Uint(metaVersion)
 	e.Uint(m.ID)
 	e.Uint(m.Table)
@@ -247,10 +248,24 @@ func EncodeMeta(m *Meta) []byte {
 			e.Bool(f.Shared)
 		}
 	}
-	if len(m.Cleared) > 0 {
+	if m.values() > 9 {
 		appendCleared(e, m.Cleared)
 	}
+	if m.Changes != nil {
+		m.Changes.Append(e)
+	}
 	return append([]byte(nil), e.Bytes()...)
+}
+
+// values returns the number of values that EncodeMeta writes.
+func (m *Meta) values() int {
+	switch {
+	case m.Changes != nil:
+		return 11
+	case len(m.Cleared) > 0:
+		return 10
+	}
+	return 9
 }
 
 func appendCleared(e *wire.Encoder, l tombstone.List) {
@@ -305,6 +320,9 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if n >= 10 && d.Err() == nil {
 		m.Cleared = decodeCleared(&d)
 	}
+	if n >= 11 && d.Err() == nil {
+		m.Changes = changes.Decode(&d)
+	}
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("decode tablet metadata: %w", err)
 	}
@@ -350,7 +368,7 @@ func (m *Meta) Clip(start, end []byte) {
 	if len(end) > 0 && compareEnds(end, m.End) < 0 {
 		m.End = append([]byte(nil), end...)
 	}
-	m.Cleared = m.Cleared.Clip(m.Start, m.End)
+	m.Cleared, m.Changes = m.Cleared.Clip(m.Start, m.End), m.Changes.Within(m.Start, m.End)
 	for i := range m.Groups {
 		var files []FileMeta
 		for _, f := range m.Groups[i].Files {
@@ -391,4 +409,43 @@ func (m *Meta) share() {
 			m.Groups[i].Files[j].Shared = true
 		}
 	}
+}
+
+// EachBlob calls f for the handle of each file and change file.
+func (m *Meta) EachBlob(f func(h blobfs.Handle) error) error {
+	for i := range m.Groups {
+		for j := range m.Groups[i].Files {
+			if err := f(m.Groups[i].Files[j].Handle); err != nil {
+				return err
+			}
+		}
+	}
+	if m.Changes == nil {
+		return nil
+	}
+	for i := range m.Changes.Files {
+		if err := f(m.Changes.Files[i].Handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinChanges returns the change files of two tablets that are merged.
+func joinChanges(lower, upper *Meta) *changes.Set {
+	if lower.Changes == nil && upper.Changes == nil {
+		return nil
+	}
+	return changes.Join(lower.knownChanges(), upper.knownChanges(), lower.Start, lower.End, upper.End)
+}
+
+// knownChanges returns the tablet's change files, or a set without any that begins at the redo point.
+func (m *Meta) knownChanges() *changes.Set {
+	switch {
+	case m.Changes != nil:
+		return m.Changes
+	case m.Redo == 0:
+		return changes.New(0, 0)
+	}
+	return changes.New(m.Redo, m.Stamped)
 }

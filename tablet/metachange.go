@@ -158,7 +158,10 @@ func (r *metadataRow) changeNow(precondition func(m *Meta) error, change func(m 
 		return unclear, fmt.Errorf("save metadata of tablet %d: %w", next.ID, err)
 	}
 	moment.Pass("a tablet's metadata is saved", "")
-	r.views.install(install)
+	r.views.install(func(v *view) {
+		install(v)
+		v.setChanges(next)
+	})
 	return false, nil
 }
 

@@ -68,7 +68,7 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	}
 	defer v.release()
 	if len(v.frozen) == 0 {
-		return nil
+		return c.dropExpired(ctx, v)
 	}
 	var sources []source
 	var bytes, largest int64
@@ -80,8 +80,15 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	huge := writeBytes(largest)
 	t.server.readMemory.AddWorking(huge)
 	files, err := c.writeFiles(ctx, v, sources, bytes, c.pacer(ctx).Step)
+	update := newChangeUpdate(ctx, t, v)
+	if err == nil {
+		if err = update.write(c.pacer(ctx).Step); err != nil {
+			discard(files, false)
+		}
+	}
 	t.server.readMemory.AddWorking(-huge)
 	if err != nil {
+		update.discard(false)
 		return err
 	}
 	moment.Pass("files of a minor compaction are written", "")
@@ -90,7 +97,7 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	if planted.On(planted.RedoTooFar) {
 		redo = t.views.applied.Load()
 	}
-	err = c.addFiles(ctx, v, files, redo, last.stamped, func(n *view) {
+	err = c.addFiles(ctx, v, files, update, redo, last.stamped, func(n *view) {
 		n.frozen = n.frozen[len(v.frozen):]
 		n.checkRedo(redo)
 	})
@@ -108,10 +115,10 @@ func (c *minorCompactor) once(ctx context.Context) error {
 	return nil
 }
 
-// addFiles installs files, by group, as the newest of the tablet, and redo as its redo point. They
-// were written from view v. On error the files are discarded; errRegrouped means that they must be
+// addFiles installs files, by group, as the newest of the tablet, what update has for its change files, and redo as its redo
+// point. They were written from view v. On error the files are discarded; errRegrouped means that they must be
 // written again.
-func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
+func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string]*file, update *changeUpdate, redo uint64, stamped int64, install func(n *view)) error {
 	t := c.tablet
 	precondition := func(m *Meta) error {
 		for _, f := range files {
@@ -122,6 +129,7 @@ func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string
 		return nil
 	}
 	unclear, err := t.meta.changeIf(ctx, precondition, func(m *Meta) {
+		update.apply(m)
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -136,8 +144,11 @@ func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string
 	})
 	if err != nil {
 		discard(files, unclear)
+		update.discard(unclear)
+		return err
 	}
-	return err
+	update.done()
+	return nil
 }
 
 // writeFiles writes entries newer than v's files as SSTables, by group. bytes is their

@@ -314,7 +314,7 @@ func (m *TabletMap) Loaded() []Loaded {
 	var all []Loaded
 	for _, sv := range *m.tables.Load() {
 		for _, t := range sv.tablets {
-			all = append(all, Loaded{ID: t.id, Table: sv.id, Start: t.start, End: t.end, Bytes: t.views.bytes(), Load: float64(t.load.rate.Load())})
+			all = append(all, Loaded{ID: t.id, Table: sv.id, Start: t.start, End: t.end, Bytes: t.views.bytes() + t.views.changeBytes(), Load: float64(t.load.rate.Load())})
 		}
 	}
 	return all

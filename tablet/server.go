@@ -187,6 +187,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta, l.HighPriority)
 	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.writer.mem, cleared: l.Meta.Cleared}
+	v.setChanges(l.Meta)
 	v.hold()
 	for _, gm := range l.Meta.Groups {
 		g := group{name: gm.Name}
@@ -312,6 +313,7 @@ func (s *Server) timerLoop() {
 			continue
 		case <-tick.C:
 		}
+		s.queueExpiredChanges()
 		s.minors.queue.WakeUp()
 		s.splits.check(max(time.Since(last), time.Millisecond))
 		last = time.Now()

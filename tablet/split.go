@@ -147,6 +147,7 @@ func (p *tabletSplit) prepare(v *view) error {
 	p.low, p.up = cloneMeta(t.meta.current), cloneMeta(t.meta.current)
 	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
 	p.low.Cleared, p.up.Cleared = p.low.Cleared.Clip(nil, p.at), p.up.Cleared.Clip(p.at, nil)
+	p.low.Changes, p.up.Changes = p.low.Changes.Within(nil, p.at), p.up.Changes.Within(p.at, nil)
 	p.low.bound(v, nil, p.at)
 	p.up.bound(v, p.at, nil)
 	p.children = []*Tablet{s.newChild(p.low, t.highPriority), s.newChild(p.up, t.highPriority)}
@@ -182,6 +183,7 @@ func (m *Meta) bound(v *view, start, end []byte) {
 // takeFiles opens the files that t's metadata names, all of which are open in views.
 func (t *Tablet) takeFiles(views ...*view) error {
 	n := &view{active: t.writer.mem, cleared: t.meta.current.Cleared}
+	n.setChanges(t.meta.current)
 	n.hold()
 	for _, gm := range t.meta.current.Groups {
 		g := group{name: gm.Name}

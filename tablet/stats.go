@@ -132,7 +132,7 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 			}
 		}
 		v.release()
-		st.Bytes, st.OpsPerSecond = t.views.bytes(), t.load.rate.Load()
+		st.Bytes, st.OpsPerSecond = t.views.bytes()+t.views.changeBytes(), t.load.rate.Load()
 		all = append(all, st)
 	}
 	return all, nil

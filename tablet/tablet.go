@@ -57,6 +57,9 @@ func (t *Tablet) unload(drop bool) {
 				f.deleteLater()
 			}
 		}
+		if v.meta.Changes != nil {
+			t.server.files.deleteChanges(v.meta.Changes.Files)
+		}
 	}
 	for _, m := range append(v.frozen, v.active) {
 		m.disown()
@@ -163,7 +166,9 @@ func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
 	if err != nil && !errors.Is(err, errShared) {
 		return nil, err
 	}
-	return m, nil
+	whole := *m
+	whole.Changes = nil // a copy of the rows does not need how they came about
+	return &whole, nil
 }
 
 // Bounds of a tablet's range tombstones. At clearsMax, or clearBytesMax of row keys, no more are accepted. From clearsDue on, or half of

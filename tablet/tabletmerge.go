@@ -170,6 +170,7 @@ func mergeMeta(lower, upper *Meta) *Meta {
 	m.Start = lower.Start
 	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)
 	m.Cleared = tombstone.Join(lower.Cleared, upper.Cleared)
+	m.Changes = joinChanges(lower, upper)
 	if lower.LastMajor.Before(m.LastMajor) {
 		m.LastMajor = lower.LastMajor
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/memtable"
 	"github.com/steledb/stele/tablet/tombstone"
 )
@@ -30,6 +31,7 @@ type mem struct {
 
 	held     *held
 	sums     *familySums
+	changes  *changes.Buffer
 	released atomic.Bool
 }
 
@@ -42,7 +44,7 @@ type held struct {
 }
 
 func newMem(memory *budget.Writes) *mem {
-	m := &mem{Table: memtable.New(), held: &held{memory: memory}, sums: &familySums{}}
+	m := &mem{Table: memtable.New(), held: &held{memory: memory}, sums: &familySums{}, changes: &changes.Buffer{}}
 	m.held.owners.Store(1)
 	m.held.refs.Store(1)
 	return m
@@ -60,7 +62,7 @@ func (h *held) unref() {
 
 // part returns the rows start < row <= end of a frozen memtable, for another tablet.
 func (m *mem) part(start, end []byte) *mem {
-	p := &mem{Table: m.Table, held: m.held, sums: m.sums, stamped: m.stamped, start: start, end: end}
+	p := &mem{Table: m.Table, held: m.held, sums: m.sums, changes: m.changes, stamped: m.stamped, start: start, end: end}
 	if !planted.On(planted.SplitForgetsLog) {
 		p.minSeq.Store(m.minSeq.Load())
 	}
@@ -104,6 +106,8 @@ type view struct {
 	groups []group // sorted by name
 	// cleared holds the range tombstones, each above all entries of when it was added.
 	cleared tombstone.List
+	// meta is the metadata of the files. Its change files have the records up to the redo point, and the memtables all later ones.
+	meta *Meta
 
 	// refs counts the readers, and the tablet while the view is current.
 	refs atomic.Int32
@@ -189,7 +193,7 @@ func (v *view) eachMem(f func(m *mem)) {
 
 // clone returns a copy of the view, to be changed and installed.
 func (v *view) clone() *view {
-	n := &view{active: v.active, frozen: append([]*mem(nil), v.frozen...), cleared: v.cleared}
+	n := &view{active: v.active, frozen: append([]*mem(nil), v.frozen...), cleared: v.cleared, meta: v.meta}
 	for _, g := range v.groups {
 		n.groups = append(n.groups, group{name: g.name, files: append([]*file(nil), g.files...)})
 	}
@@ -266,6 +270,9 @@ type viewSet struct {
 
 	// stalled is set while reads have too many files to merge. Writers wait.
 	stalled atomic.Bool
+
+	// changed wakes readers of changes that wait.
+	changed changes.Signal
 
 	// mu guards the fields below. Never held across I/O.
 	mu      sync.Mutex
@@ -359,6 +366,7 @@ func (vs *viewSet) take(drop bool) *view {
 	vs.current = nil
 	vs.dropped = vs.dropped || drop
 	vs.setBacklog(noBacklog)
+	vs.changed.Wake()
 	return v
 }
 

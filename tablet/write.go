@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
+	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/commitlog"
 	"github.com/steledb/stele/tablet/latch"
 	"github.com/steledb/stele/tablet/logbody"
@@ -25,6 +26,7 @@ type write struct {
 	latch     *latch.Latch
 	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
 	charged   int64
+	unstamped bool // only the change stream needed the commit's time
 	done      func(timestamp int64, err error)
 }
 
@@ -162,6 +164,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	if needTime {
 		w.commit.Stamp = w
 	}
+	w.unstamped = sc.table.ChangeRetention > 0 && !stamped(rm)
 	if err == nil {
 		err = s.commitLog.commits.Commit(&w.commit)
 	}
@@ -201,6 +204,9 @@ func (w *write) release() {
 // end recycles w and calls done, after release.
 func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
+	if w.unstamped {
+		time = 0
+	}
 	w.server, w.tablet, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
@@ -263,6 +269,7 @@ func (w *memWriter) apply(c *commitlog.Commit) error {
 	visible := w.views.applied.Load()
 	invariant.Check(c.First > visible, "entry %d becomes visible after entry %d", int64(c.First), int64(visible))
 	w.views.applied.Store(c.First + uint64(c.Ops) - 1)
+	w.views.changed.Wake()
 	return nil
 }
 
@@ -274,6 +281,11 @@ func (w *memWriter) add(body []byte, first uint64, ops uint32, time int64) error
 		return err
 	})
 	w.scratch = scratch
+	if logbody.Streamed(body) {
+		m.changes.Add(changes.Record{First: first, Time: time, Body: body})
+	} else {
+		m.changes.Skip(first+uint64(ops)-1, w.stamped.Load())
+	}
 	m.count()
 	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
 		m.minSeq.Store(first)
@@ -310,6 +322,11 @@ func (w *memWriter) tryFreeze() bool {
 	return true
 }
 
+// stamped reports whether any cell of rm gets the server's time.
+func stamped(rm *table.RowMutation) bool {
+	return slices.ContainsFunc(rm.Mutations, func(m table.Mutation) bool { return m.Op == table.OpSet && m.Timestamp == table.ServerTimestamp })
+}
+
 // deletionsLast returns rm with its deletions at the end: see planted.DeletionsLast.
 func deletionsLast(rm *table.RowMutation) *table.RowMutation {
 	moved := slices.Clone(rm.Mutations)
@@ -331,6 +348,9 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 	var buf [256]byte
 	scratch := buf[:0]
 	dst = logbody.AppendRow(dst, rm.Row)
+	if s.table.ChangeRetention > 0 {
+		dst, needTime = logbody.AppendStreamed(dst), true
+	}
 	if planted.On(planted.DeletionsLast) {
 		rm = deletionsLast(rm)
 	}
@@ -349,6 +369,9 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 			return dst, 0, false, err
 		}
 		needTime = needTime || stamped
+	}
+	if s.table.ChangeRetention > 0 && int64(len(dst)) > changes.BodyMax {
+		return dst, 0, false, &table.LimitError{What: "encoded bytes of a mutation of a table with a change stream", Limit: changes.BodyMax, Got: int64(len(dst))}
 	}
 	return dst, uint32(len(rm.Mutations)), needTime, nil
 }

@@ -10,7 +10,7 @@ const ChangesMax = 1000
 
 // AlterTableRequest holds the parameters of alter_table:
 //
-//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool}…], options?]
+//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool} | {"change_stream": µs}…], options?]
 //
 // The result is the table's schema.
 type AlterTableRequest struct {
@@ -32,6 +32,8 @@ func (r *AlterTableRequest) Append(e *wire.Encoder) {
 		switch c.Op {
 		case table.ChangeProtect:
 			e.Bool(c.Protect)
+		case table.ChangeStream:
+			e.Int(c.Retention.Microseconds())
 		case table.ChangeDrop:
 			e.Str(c.Family.Name)
 		default:
@@ -70,6 +72,8 @@ func decodeChange(d *wire.Decoder) (c table.Change, err error) {
 	switch c.Op = op; op {
 	case table.ChangeProtect:
 		c.Protect = d.Bool()
+	case table.ChangeStream:
+		c.Retention = table.DecodeChangeRetention(d)
 	case table.ChangeDrop:
 		c.Family.Name = d.Str()
 	default:

@@ -43,6 +43,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *ReadModifyWriteRequest:
 		err = r.Decode(d, n, nil)
+	case *ReadChangesRequest:
+		return r.Decode(d, n, nil)
 	case *SampleRowKeysRequest:
 		err = r.Decode(d, n, nil)
 	case *ClearRowsRequest:
@@ -169,6 +171,11 @@ func goldenRequests() []struct {
 		{"alter_table", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAdd, Family: table.FamilySpec{Name: "f", GC: &gc}},
 			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true}}},
 			"92 a174 93 81a361646482a46e616d65a166a26763aa76657273696f6e733d33 81a464726f70a167 81a770726f74656374c3"},
+		{"alter_table of a change stream", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeStream, Retention: time.Hour}}},
+			"92 a174 91 81ad6368616e67655f73747265616dced693a400"},
+		{"read_changes", &ReadChangesRequest{Table: "t", Next: 100, Wait: time.Second}, "92 a174 82 a46e65787464 a7776169745f6d73cd03e8"},
+		{"read_changes with all options", &ReadChangesRequest{Table: "t", Start: []byte("m"), End: []byte("n"), Next: 100, Bytes: 9, Wait: time.Second, Since: 7, TableOptions: TableOptions{TableID: 17}},
+			"92 a174 87 a87461626c655f696411 a57374617274c4016d a3656e64c4016e a46e65787464 a573696e636507 a5627974657309 a7776169745f6d73cd03e8"},
 		{"create_table of a protected table", &CreateTableRequest{Name: "t", Protected: true},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 b364656c6574696f6e5f70726f74656374696f6ec3"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},

@@ -58,6 +58,9 @@ const (
 	CodeBackupNotMade  rpc.Code = 143
 
 	CodeTableProtected rpc.Code = 146
+
+	CodeOutOfRange     rpc.Code = 150
+	CodeNoChangeStream rpc.Code = 151
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -102,6 +105,8 @@ var kinds = errkind.Table{
 		{Code: CodeBackupNotFound, Name: "backup_not_found", Target: ErrNoBackup},
 		{Code: CodeBackupNotMade, Name: "backup_not_made", Target: ErrBackupNotMade},
 		{Code: CodeTableProtected, Name: "table_protected", Target: table.ErrProtected},
+		{Code: CodeOutOfRange, Name: "out_of_range", Target: ErrOutOfRange},
+		{Code: CodeNoChangeStream, Name: "no_change_stream", Target: ErrNoChangeStream},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},

@@ -194,3 +194,21 @@ func (e *NodeInUseError) Error() string {
 
 // Is makes the error match ErrNodeInUse.
 func (e *NodeInUseError) Is(target error) bool { return target == ErrNodeInUse }
+
+// ErrNoChangeStream means that a table has no change stream.
+var ErrNoChangeStream = errors.New("the table has no change stream")
+
+// ErrOutOfRange means that changes after a position of a change stream are not kept any more.
+var ErrOutOfRange = errors.New("the position is older than the changes that are kept")
+
+// OutOfRangeError is ErrOutOfRange with the time of the oldest change that is kept.
+type OutOfRangeError struct {
+	Oldest int64 // µs
+}
+
+func (e *OutOfRangeError) Error() string {
+	return fmt.Sprintf("%v, which begin at %s", ErrOutOfRange, time.UnixMicro(e.Oldest).UTC().Format(time.RFC3339Nano))
+}
+
+// Unwrap returns ErrOutOfRange.
+func (e *OutOfRangeError) Unwrap() error { return ErrOutOfRange }

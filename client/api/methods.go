@@ -19,6 +19,7 @@ const (
 	MethodCheckAndMutate  = "check_and_mutate"
 	MethodReadModifyWrite = "read_modify_write"
 	MethodSampleRowKeys   = "sample_row_keys"
+	MethodReadChanges     = "read_changes"
 	MethodRoot            = "root"
 
 	MethodCreateTable   = "create_table"
@@ -86,7 +87,7 @@ func Methods() []string {
 	return []string{
 		MethodPing, MethodMutate, MethodMutateRows, MethodRead, MethodReadRows,
 		MethodScanOpen, MethodScanNext, MethodScanClose,
-		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodRoot,
+		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodReadChanges, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,

@@ -63,6 +63,7 @@ var parts = map[string]map[string][]string{
 		"tombstone":       {},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
+		"changes":         {"ikey", "logbody", "sstable"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
 	},
 }

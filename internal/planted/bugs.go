@@ -111,6 +111,9 @@ const (
 	// RedoTooFar: a minor compaction moves the redo point past entries that arrived while it ran.
 	// Breaks: an acknowledged write is never lost.
 	RedoTooFar Bug = "redo-too-far"
+	// RedoBeforeChangeFile: a minor compaction moves the redo point in one change of METADATA, and adds the change file in another
+	// one. Breaks: each acknowledged mutation of a table with a change stream is in its stream.
+	RedoBeforeChangeFile Bug = "redo-before-change-file"
 	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before. Breaks: a later write has the later timestamp.
 	ClockOnly Bug = "clock-alone"
@@ -259,7 +262,7 @@ var all = []Bug{
 	VotersFrozen, FailingServerLightest, LoadBeforeSorted, LogsRemovedEarly, FormerMaster, MetadataUnchecked,
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
-	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
+	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, RedoBeforeChangeFile, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
 	ClearNotSaved, SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
 	BlockedForEver, BackupUnshared, BackupUnflushed,

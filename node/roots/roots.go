@@ -78,12 +78,10 @@ func FilesOf(r *metadata.Row, tables map[uint64]string, each func(*TableFile) er
 		if err != nil {
 			return fmt.Errorf("tablet of table %d that ends at %.64q: %w", r.Table, r.End, err)
 		}
-		for _, g := range m.Groups {
-			for i := range g.Files {
-				if err := each(&TableFile{Table: tables[m.Table], Handle: g.Files[i].Handle}); err != nil {
-					return err
-				}
-			}
+		if err := m.EachBlob(func(h blobfs.Handle) error {
+			return each(&TableFile{Table: tables[m.Table], Handle: h})
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/metarows"
@@ -176,11 +177,10 @@ func (r *Rows) mergeEvent(m *tablet.Meta) string {
 // unpin releases a tablet's files in the block store once METADATA names them: garbage collection finds them there.
 func (r *Rows) unpin(m *tablet.Meta) {
 	store := r.s.Store()
-	for _, g := range m.Groups {
-		for i := range g.Files {
-			store.Release(g.Files[i].Handle.ID)
-		}
-	}
+	_ = m.EachBlob(func(h blobfs.Handle) error {
+		store.Release(h.ID)
+		return nil
+	})
 }
 
 // Remove implements tablet.Metadata.

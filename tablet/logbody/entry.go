@@ -21,6 +21,8 @@ import (
 //	form 2  a cell with the server's        + the record's time + sequence number
 //	form 3  a deletion                      + sequence number
 //	form 4  an operand with its timestamp   + sequence number
+//	form 5  no entry: a mark, with an empty suffix and value, that comes first in the bodies of a
+//	        table with a change stream. It uses no sequence number.
 //
 // Form numbers are append-only.
 const (
@@ -28,6 +30,7 @@ const (
 	formServerCell = 2
 	formDeletion   = 3
 	formOperand    = 4
+	formStreamed   = 5
 )
 
 // ErrBadBody means that a record's body is damaged.
@@ -42,6 +45,34 @@ func AppendRow(dst, row []byte) []byte {
 	part := ikey.AppendRow(scratch[:0], row)
 	dst = binary.AppendUvarint(dst, uint64(len(part)))
 	return append(dst, part...)
+}
+
+// AppendStreamed appends the mark of a mutation whose record belongs to a change stream. It comes before the entries.
+func AppendStreamed(dst []byte) []byte { return append(dst, formStreamed, 0, 0) }
+
+// Streamed reports whether a record's body has the mark of AppendStreamed.
+func Streamed(body []byte) bool {
+	_, rest, err := takeBytes(body)
+	return err == nil && len(rest) > 0 && rest[0] == formStreamed
+}
+
+// recordKeyLen is the length of a record's key after the row part: a zero byte, the time, the sequence number.
+const recordKeyLen = 1 + 8 + 8
+
+// AppendRecordKey appends to the row part the key under which a sorted run has a whole record of a change stream, beside its
+// entries. It is no internal key, but ends with the first sequence number, as they do.
+func AppendRecordKey(dst []byte, time int64, first uint64) []byte {
+	dst = binary.BigEndian.AppendUint64(append(dst, 0), ^uint64(time))
+	return binary.BigEndian.AppendUint64(dst, ^first)
+}
+
+// RecordKey returns the time and the first sequence number in a key of AppendRecordKey. It returns false for other keys.
+func RecordKey(key []byte) (time int64, first uint64, ok bool) {
+	row := ikey.RowLen(key)
+	if row < 0 || len(key)-row != recordKeyLen || key[row] != 0 {
+		return 0, 0, false
+	}
+	return int64(^binary.BigEndian.Uint64(key[row+1:])), ikey.Seq(key), true
 }
 
 // AppendMutation appends the entry of a mutation, which has passed table's validation. f is its
@@ -95,15 +126,14 @@ func EachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key
 	for len(rest) > 0 {
 		form := rest[0]
 		var suffix, value []byte
-		if suffix, rest, err = takeBytes(rest[1:]); err != nil {
-			return scratch, err
-		}
-		if value, rest, err = takeBytes(rest); err != nil {
+		if suffix, value, rest, err = takeEntry(rest); err != nil {
 			return scratch, err
 		}
 		scratch = append(append(scratch[:0], row...), suffix...)
 		switch form {
 		case formCell, formDeletion, formOperand:
+		case formStreamed:
+			continue
 		case formServerCell:
 			scratch = binary.BigEndian.AppendUint64(scratch, ^uint64(time))
 		default:
@@ -137,6 +167,14 @@ func RowPart(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	return part, nil
+}
+
+// takeEntry returns the suffix and the value of the entry at the start of b, and the rest of b.
+func takeEntry(b []byte) (suffix, value, rest []byte, err error) {
+	if suffix, rest, err = takeBytes(b[1:]); err == nil {
+		value, rest, err = takeBytes(rest)
+	}
+	return suffix, value, rest, err
 }
 
 // takeBytes returns the bytes after the length at the start of b, and the rest of b. The error wraps

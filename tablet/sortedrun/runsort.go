@@ -78,8 +78,8 @@ func SortLog(ctx context.Context, blobs storage.Blobs, p Payloads, bytes, memory
 }
 
 // batchMemory is the estimated memory of a batch, as a multiple of its bytes: keys are longer in
-// memory.
-const batchMemory = 2
+// memory, and records of a change stream are there twice.
+const batchMemory = 3
 
 // deleteRuns deletes runs that are not returned to the caller. Garbage collection removes what
 // remains.
@@ -160,9 +160,27 @@ func (s *runSorter) addRecord(r *commitlog.Record) error {
 	if err != nil || r.Ops == 0 {
 		return err
 	}
+	if logbody.Streamed(r.Body) {
+		if err := s.addWhole(r, stamp); err != nil {
+			return err
+		}
+	}
 	s.rows = append(s.rows, row)
 	s.meta.MaxSeq = max(s.meta.MaxSeq, r.First+uint64(r.Ops)-1)
 	s.meta.MaxTime = max(s.meta.MaxTime, r.Time)
+	return nil
+}
+
+// addWhole adds a record of a change stream under the key logbody.AppendRecordKey, in addition to its entries.
+func (s *runSorter) addWhole(r *commitlog.Record, stamp int64) error {
+	at := len(s.arena)
+	s.arena = logbody.AppendRecordKey(s.arena, stamp, r.First)
+	e := runEntry{row: uint32(len(s.rows)), off: uint32(at), suffix: uint32(len(s.arena) - at), value: uint32(len(r.Body))}
+	s.arena = append(s.arena, r.Body...)
+	if len(s.arena) > math.MaxUint32 {
+		return errRunTooLarge
+	}
+	s.entries = append(s.entries, e)
 	return nil
 }
 

@@ -1,5 +1,5 @@
 // Package rows has the commands that read and write rows: put, get, scan, count, delete, incr, cas,
-// import, export and load.
+// import, export, watch and load.
 //
 //   - A selection holds the flags that select cells, a span those that select rows.
 //   - A rowWriter prints rows: as JSON, as plain lines, or for a terminal.

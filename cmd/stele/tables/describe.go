@@ -91,6 +91,11 @@ func printSchema(a *cli.App, s *table.Schema) error {
 		protected.Add(cli.YesNo(true))
 		grids = append(grids, protected)
 	}
+	if s.ChangeRetention > 0 {
+		stream := cli.NewGrid("CHANGE STREAM")
+		stream.Add(s.ChangeRetention.String())
+		grids = append(grids, stream)
+	}
 	return a.PrintAll(grids...)
 }
 

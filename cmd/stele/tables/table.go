@@ -24,7 +24,7 @@ func tableCommand(a *cli.App) *cobra.Command {
 		RunE: cli.RequireSubcommand,
 	}
 	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
-		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a))
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a))
 	return cmd
 }
 

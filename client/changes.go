@@ -1,0 +1,185 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// Change is one row mutation of a change stream.
+type Change = api.Change
+
+// ChangePosition is where a reader of a change stream is in a range of rows: Start < row <= End, an empty one meaning no bound.
+type ChangePosition struct {
+	Start, End []byte
+	Next       uint64
+}
+
+// ChangesFrom selects where Table.Changes begins. The zero value is the time of the first Next.
+type ChangesFrom struct {
+	// Since is the time of the first change.
+	Since time.Time
+	// Token is that of an earlier reader's Token. It takes precedence over Since.
+	Token string
+}
+
+// Changes reads the change stream of a table. It follows the table's tablets when they are split, merged or moved. Each change comes once, and those
+// of a row come in their order. It is not safe for concurrent use.
+type Changes struct {
+	table     *Table
+	id        uint64 // of the table
+	since     int64  // until a range of rows has a position
+	positions []changePosition
+	at        int // the next position to be read
+	idle      int // positions without changes since the last change
+}
+
+type changePosition struct {
+	ChangePosition
+	watermark int64
+}
+
+// ErrBadToken means that a text is not a token of a change stream.
+var ErrBadToken = errors.New("malformed token of a change stream")
+
+// Changes returns a reader of the table's change stream. The error is ErrBadToken.
+func (t *Table) Changes(from ChangesFrom) (*Changes, error) {
+	c := &Changes{table: t, positions: []changePosition{{}}}
+	if from.Token != "" {
+		return c, c.resume(from.Token)
+	}
+	if !from.Since.IsZero() {
+		c.since = max(from.Since.UnixMicro(), 1)
+	}
+	return c, nil
+}
+
+// changesWait is how long a round over all positions waits for a change.
+const changesWait = time.Second
+
+// Next returns the next changes. If there are none, it waits until there is one, at most for about two seconds, and then returns none; the
+// Watermark may have risen. Errors: ErrNoTable, api.ErrNoChangeStream, an *api.OutOfRangeError if changes from the position on
+// are not kept any more, and those of Table.Get. After an error, Next may be called again.
+func (c *Changes) Next(ctx context.Context) ([]Change, error) {
+	for round := 0; round < 2*len(c.positions); round++ {
+		got, err := c.read(ctx)
+		if err != nil || len(got) > 0 {
+			c.idle = 0
+			return got, err
+		}
+		c.idle++
+	}
+	return nil, nil
+}
+
+// read reads at the next position. It waits if none had changes lately.
+func (c *Changes) read(ctx context.Context) ([]Change, error) {
+	c.at %= len(c.positions)
+	p := &c.positions[c.at]
+	req := api.ReadChangesRequest{Table: c.table.name, Start: p.Start, End: p.End, Next: p.Next, Since: c.since}
+	if p.Next > 0 {
+		req.Since = 0
+		if c.idle >= len(c.positions) {
+			req.Wait = max(changesWait/time.Duration(len(c.positions)), 10*time.Millisecond)
+		}
+	}
+	var result api.ChangesResult
+	k := call{method: api.MethodReadChanges, table: c.table.name, row: successor(p.Start), id: &req.TableID, onlyID: c.id, safe: true, keep: true,
+		encode: req.Append, decode: result.Decode}
+	if err := c.table.client.calls.do(ctx, &k); err != nil {
+		return nil, err
+	}
+	c.id = req.TableID
+	c.advance(&result)
+	return result.Changes, nil
+}
+
+// advance moves the current position past a result, and goes on to the next one.
+func (c *Changes) advance(r *api.ChangesResult) {
+	p := &c.positions[c.at]
+	if !bytes.Equal(p.End, r.End) { // another tablet has the rest
+		rest := changePosition{ChangePosition: ChangePosition{Start: r.End, End: p.End, Next: p.Next}}
+		p.End = r.End
+		c.positions = slices.Insert(c.positions, c.at+1, rest)
+		p = &c.positions[c.at]
+	}
+	p.Next, p.watermark = r.Next, max(p.watermark, r.Watermark)
+	c.at++
+}
+
+// Watermark returns a time before which all changes were returned; zero if none is known yet. It is as exact as the clocks of the
+// servers that the table's tablets were on.
+func (c *Changes) Watermark() time.Time {
+	least := c.positions[0].watermark
+	for _, p := range c.positions {
+		least = min(least, p.watermark)
+	}
+	if least == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(least)
+}
+
+// Positions returns the positions after the changes that were returned.
+func (c *Changes) Positions() []ChangePosition {
+	all := make([]ChangePosition, len(c.positions))
+	for i := range c.positions {
+		all[i] = c.positions[i].ChangePosition
+	}
+	return all
+}
+
+const tokenVersion = 1
+
+// Token returns a text from which another reader continues after the changes that were returned. It is valid on every server, as long as
+// the changes are kept.
+func (c *Changes) Token() string {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(4)
+	e.Int(tokenVersion)
+	e.Uint(c.id)
+	e.Int(c.since)
+	e.Array(len(c.positions))
+	for i := range c.positions {
+		p := &c.positions[i]
+		e.Array(3)
+		e.Bin(p.Start)
+		e.Bin(p.End)
+		e.Uint(p.Next)
+	}
+	return base64.RawURLEncoding.EncodeToString(e.Bytes())
+}
+
+// resume continues at a token. The error is ErrBadToken.
+func (c *Changes) resume(token string) error {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBadToken, err)
+	}
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return ErrBadToken
+	}
+	d := wire.NewDecoder(b)
+	if d.Array() != 4 || d.Int() != tokenVersion {
+		return ErrBadToken
+	}
+	c.id, c.since, c.positions = d.Uint(), d.Int(), nil
+	for range d.ArrayMax(len(b)) {
+		if d.Err() != nil || d.Array() != 3 {
+			return ErrBadToken
+		}
+		c.positions = append(c.positions, changePosition{ChangePosition: ChangePosition{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes()), Next: d.Uint()}})
+	}
+	if d.Err() != nil || len(c.positions) == 0 {
+		return ErrBadToken
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package changes
+
+import (
+	"bytes"
+
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/logbody"
+)
+
+// Change is one row mutation of a change stream.
+type Change struct {
+	Row       []byte
+	Seq       uint64 // increases with each change of the row
+	Time      int64  // of the commit, in µs
+	Mutations []table.Mutation
+}
+
+// Decode returns a record as a Change without the mutations of families that visible rejects, such as dropped ones. A value
+// aliases the record's body, and nothing else does. The error wraps logbody.ErrBadBody or ikey.ErrBadKey.
+func (r *Record) Decode(visible func(name []byte, id uint32) bool) (c Change, err error) {
+	row, err := logbody.Row(r.Body)
+	if err != nil {
+		return c, err
+	}
+	c = Change{Row: bytes.Clone(row), Seq: r.First, Time: r.Time}
+	_, err = logbody.EachEntry(r.Body, r.First, r.Time, nil, func(key, value []byte) error {
+		m, ok, err := mutation(key, value, visible)
+		if err == nil && ok {
+			c.Mutations = append(c.Mutations, m)
+		}
+		return err
+	})
+	return c, err
+}
+
+// mutation returns the mutation that an entry was made of. ok is false if visible rejects its family.
+func mutation(key, value []byte, visible func(name []byte, id uint32) bool) (m table.Mutation, ok bool, err error) {
+	p, err := ikey.Split(key)
+	if err != nil {
+		return m, false, err
+	}
+	if p.Kind == ikey.KindDeleteRow {
+		return table.DeleteRow(), true, nil
+	}
+	part := key[p.Row:p.Family]
+	if !visible(ikey.FamilyName(part), ikey.FamilyID(part)) {
+		return m, false, nil
+	}
+	family := string(ikey.FamilyName(part))
+	switch p.Kind {
+	case ikey.KindDeleteFamily:
+		return table.DeleteFamily(family), true, nil
+	case ikey.KindDeleteColumn:
+		start, end, err := ikey.Range(value)
+		if err != nil {
+			return m, false, err
+		}
+		m = table.DeleteColumn(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])))
+		m.Start = start
+		if end != 0 {
+			m.End = table.Before(end)
+		}
+		return m, true, nil
+	case ikey.KindOperand: // of add or merge, which have the same effect
+		m = table.Merge(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value)
+		return m, true, nil
+	}
+	return table.Set(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value), true, nil
+}

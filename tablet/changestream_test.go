@@ -1,0 +1,278 @@
+package tablet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/table"
+)
+
+// position is a token of a change stream.
+type position struct {
+	start, end []byte
+	next       uint64
+}
+
+// follower reads a change stream by positions, and rebuilds the table from it.
+type follower struct {
+	positions []position
+	m         *model
+	last      map[string]uint64 // sequence number of each row's last change
+	changes   int
+	problems  []string
+}
+
+// newFollower returns a follower that begins with the table's first change.
+func newFollower() *follower {
+	return &follower{positions: []position{{next: 1}}, m: newModel(map[string]rule{"three": {versions: 3}}), last: map[string]uint64{}}
+}
+
+// step reads a page at one position, and reports whether it had changes or divided the position.
+func (f *follower) step(route func(row string) *Server, r *rand.Rand) (progress bool, err error) {
+	i := r.IntN(len(f.positions))
+	at := f.positions[i]
+	p, err := route(string(at.start)+"\x00").For(nil).ReadChanges(context.Background(), testTable,
+		ChangesRequest{Start: at.start, End: at.end, Next: at.next, Bytes: int64(1 + r.IntN(20_000)), Wait: time.Duration(r.IntN(2)) * time.Millisecond})
+	if err != nil {
+		if !errors.Is(err, api.ErrUnavailable) && !expected(err) {
+			f.problems = append(f.problems, fmt.Sprintf("read changes at %q %d: %v", at.start, at.next, err))
+		}
+		return false, err
+	}
+	defer p.Release()
+	for _, c := range p.Changes {
+		row := string(c.Row)
+		if c.Seq <= f.last[row] || c.Seq < at.next || !inRange(at.start, at.end, c.Row) {
+			f.problems = append(f.problems, fmt.Sprintf("row %q: change %d after %d at position %d", row, c.Seq, f.last[row], at.next))
+		}
+		f.last[row] = c.Seq
+		f.m.apply(row, 0, c.Mutations)
+		f.changes++
+	}
+	if p.Next < at.next {
+		f.problems = append(f.problems, fmt.Sprintf("position %d is followed by %d", at.next, p.Next))
+	}
+	f.positions[i] = position{at.start, p.End, p.Next}
+	divided := compareEnds(p.End, at.end) < 0
+	if divided {
+		f.positions = append(f.positions, position{p.End, at.end, at.next})
+	}
+	return divided || p.Next > at.next, nil
+}
+
+// drain reads until there are no more changes.
+func (f *follower) drain(t *testing.T, route func(row string) *Server) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for idle := 0; idle < 20*len(f.positions); {
+		progress, err := f.step(route, r)
+		if err != nil {
+			t.Fatalf("read changes: %v", err)
+		}
+		if idle++; progress {
+			idle = 0
+		}
+	}
+}
+
+// check compares the rebuilt table with its rows.
+func (f *follower) check(fail func(format string, args ...any), want map[string][]string) {
+	if len(f.problems) > 0 {
+		fail("%d problems, such as %s", len(f.problems), f.problems[0])
+	}
+	got := map[string][]string{}
+	for row := range f.m.rows {
+		if cells := cellStrings(f.m.read(row, 0)); len(cells) > 0 {
+			got[row] = cells
+		}
+	}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		for row := range want {
+			if !slices.Equal(got[row], want[row]) {
+				fail("row %q by its changes: %.300q, want %.300q", row, got[row], want[row])
+			}
+		}
+		fail("%d rows by their changes, want %d", len(got), len(want))
+	}
+}
+
+// TestChangesAfterCrash (CS1, CS2): power cuts and disk errors at any operation lose no change and repeat none.
+func TestChangesAfterCrash(t *testing.T) {
+	seed := testseed.New(t)
+	for run := range uint64(soakRuns(20)) {
+		changesAfterCrash(t, seed+run)
+	}
+}
+
+func changesAfterCrash(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 21))
+	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
+	e := newEnv(t, cfg, "all", "three:versions=3,group=g2", streamed)
+	f, w := newFollower(), &crashWorker{r: r, acked: newModel(map[string]rule{"three": {versions: 3}})}
+	route := func(string) *Server { return e.Server }
+	for range 4 {
+		fault := diskFault(r.IntN(int(faults)))
+		fault.arm(e.fs, 1+r.Int64N(120), new(atomic.Bool))
+		for w.run(e.Server, 5) && r.IntN(12) > 0 {
+			_, _ = f.step(route, r)
+			if r.IntN(8) == 0 {
+				_, _, _ = e.Split(context.Background(), lastTablet, []byte(w.row()))
+			}
+		}
+		_, _ = f.step(route, r)
+		e.crash()
+		e.fs.SetHook(nil)
+		e.open()
+		if err := w.check(e); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		checkOffline(t, e)
+	}
+	fail := func(format string, args ...any) { t.Errorf("seed %d: %s", seed, fmt.Sprintf(format, args...)) }
+	again := newFollower()
+	f.drain(t, route)
+	again.drain(t, route)
+	f.check(fail, e.rowsOf(testTable))
+	again.check(fail, e.rowsOf(testTable))
+}
+
+// TestChangesRetention (CS3, CS4): change files older than the retention are dropped and deleted, and a position in them is out of range.
+func TestChangesRetention(t *testing.T) {
+	ctx := context.Background()
+	e := newEnv(t, Config{}, "f", streamed)
+	read := func(r ChangesRequest) (*ChangesPage, error) { return e.For(nil).ReadChanges(ctx, testTable, r) }
+	e.mustApply("a", setCell("1"))
+	if err := e.Compact(ctx, testTable, false); err != nil {
+		t.Fatal(err)
+	}
+	files := e.Served().find(lastTablet).meta.current.Changes.Files
+	if len(files) != 1 || !blobExists(e, files[0].Handle) {
+		t.Fatalf("change files %v", files)
+	}
+	first, err := read(ChangesRequest{Next: 1})
+	if err != nil || len(first.Changes) != 1 {
+		t.Fatalf("changes %v, %v", first, err)
+	}
+	e.clock.micros.Add((25 * time.Hour).Microseconds())
+	e.queueExpiredChanges()
+	e.mustApply("b", setCell("2"))
+	if err := e.Compact(ctx, testTable, false); err != nil {
+		t.Fatal(err)
+	}
+	e.deletions.Run(ctx)
+	if blobExists(e, files[0].Handle) {
+		t.Error("an expired change file is there")
+	}
+	var old *api.OutOfRangeError
+	if _, err := read(ChangesRequest{Next: 1}); !errors.As(err, &old) || old.Oldest != first.Changes[0].Time+1 {
+		t.Errorf("position 1: %v", err)
+	}
+	if _, err := read(ChangesRequest{Since: first.Changes[0].Time}); !errors.Is(err, api.ErrOutOfRange) {
+		t.Errorf("since the first change: %v", err)
+	}
+	for name, r := range map[string]ChangesRequest{"after the first": {Next: first.Next}, "by time": {Since: first.Changes[0].Time + 1}} {
+		if p, err := read(r); err != nil || len(p.Changes) != 1 || string(p.Changes[0].Row) != "b" || p.Watermark <= p.Changes[0].Time-1 {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	if p, err := read(ChangesRequest{}); err != nil || len(p.Changes) != 0 || p.Next <= first.Next {
+		t.Errorf("from now on: %+v, %v", p, err)
+	}
+	e.clock.micros.Add((23 * time.Hour).Microseconds()) // a file is rewritten without the changes that are too old
+	e.mustApply("d", setCell("4"))
+	if err := e.Compact(ctx, testTable, false); err != nil {
+		t.Fatal(err)
+	}
+	e.clock.micros.Add((2 * time.Hour).Microseconds())
+	e.mustApply("e", setCell(string(make([]byte, 200))))
+	if err := e.Compact(ctx, testTable, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(ChangesRequest{Next: first.Next}); !errors.Is(err, api.ErrOutOfRange) {
+		t.Errorf("position of a change that was left out: %v", err)
+	}
+	if set := e.Served().find(lastTablet).meta.current.Changes; len(set.Files) != 1 || set.Files[0].Records != 2 {
+		t.Errorf("change files %+v", set)
+	}
+	plain := e.schema.Clone()
+	plain.ChangeRetention = 0
+	if err := e.SetSchema(plain); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(ChangesRequest{Next: first.Next}); !errors.Is(err, api.ErrNoChangeStream) {
+		t.Errorf("of a table without a stream: %v", err)
+	}
+	e.mustApply("c", setCell("3"))
+	if err := e.SetSchema(e.schema); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(ChangesRequest{Next: first.Next}); !errors.Is(err, api.ErrOutOfRange) {
+		t.Errorf("of a stream that was interrupted: %v", err)
+	}
+}
+
+func blobExists(e *env, h blobfs.Handle) bool {
+	r, err := e.store.OpenBlob(context.Background(), h)
+	if err == nil {
+		r.Close()
+	}
+	return err == nil
+}
+
+// TestChangesWait: a read waits for a change, and no longer than it may.
+func TestChangesWait(t *testing.T) {
+	e := newEnv(t, Config{}, "f", streamed)
+	p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Wait: time.Millisecond})
+	if err != nil || len(p.Changes) != 0 || p.Watermark == 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	done := make(chan error)
+	go func() {
+		p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Next: p.Next, Wait: time.Hour})
+		if err == nil && (len(p.Changes) != 1 || string(p.Changes[0].Mutations[0].Value) != "v") {
+			err = fmt.Errorf("changes %+v", p.Changes)
+		}
+		done <- err
+	}()
+	e.mustApply("row", table.Set("f", []byte("q"), table.ServerTimestamp, []byte("v")))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// lostByCut returns what a reader misses if the power fails once a minor compaction has changed METADATA the first time.
+func lostByCut(t *testing.T) (problem string) {
+	e := newEnv(t, Config{}, "f", streamed)
+	e.mustApply("row", setCell("v"))
+	changed := 0
+	e.meta.setFaults(func() (before, after error) {
+		if changed++; changed > 1 {
+			before = errDisconnected
+		}
+		return before, nil
+	}, nil)
+	_ = e.Compact(context.Background(), testTable, false)
+	e.crash()
+	e.meta.setFaults(nil, nil)
+	e.open()
+	f := newFollower()
+	f.drain(t, func(string) *Server { return e.Server })
+	f.check(func(format string, args ...any) { problem = fmt.Sprintf(format, args...) }, e.rowsOf(testTable))
+	return problem
+}
+
+// TestChangesWithRedoPoint (CS1): the redo point and the change file are one change of METADATA.
+func TestChangesWithRedoPoint(t *testing.T) {
+	if problem := lostByCut(t); problem != "" {
+		t.Error(problem)
+	}
+}
