@@ -2,9 +2,11 @@ package world
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 )
 
 // degradedFaults are those of one host that the cluster must do without for any time.
@@ -81,9 +83,34 @@ func (w inspector) awaitReplicas() {
 	}
 	var why error
 	if !w.operators().await(time.Now().Add(redundancyMax), func(ctx context.Context, c *client.Client) error {
-		why = w.operators().redundant(ctx, c)
+		if why = w.operators().redundant(ctx, c); why == nil {
+			why = replicated(ctx, c, w.absent.name)
+		}
 		return why
 	}) {
 		w.fail("SW4 replicas: those of %s are not on other hosts %v after its end: %v", w.absent.name, redundancyMax, why)
+	}
+}
+
+// replicated returns an error unless each extent has all replicas on nodes that answer. One node may be silent: the status counts its replicas as long
+// as it may come back.
+func replicated(ctx context.Context, c *client.Client, absent string) error {
+	after := ""
+	for {
+		step, err := c.BlockStore().Fsck(ctx, after, false)
+		if err != nil {
+			return err
+		}
+		if silent := step.Silent; len(silent) > 1 || len(silent) == 1 && silent[0] != absent {
+			return fmt.Errorf("%v are silent", silent)
+		}
+		for i := range step.Findings {
+			if f := &step.Findings[i]; f.Count(api.ReplicaGood) < int(f.ReplicationFactor) {
+				return fmt.Errorf("%+v", *f)
+			}
+		}
+		if after = step.Next; after == "" {
+			return nil
+		}
 	}
 }
