@@ -17,9 +17,9 @@ import (
 )
 
 // Bounds of change files. A minor compaction rewrites the newest ones with its own records as long as each is no larger than all
-// that are newer, and no larger than changeFileBytes: like merging compactions, about log2(changeFileBytes / memtable size) times a byte.
+// that are newer, and no larger than changeFileBytes.
 const (
-	changeFileBytes = 64 << 20
+	changeFileBytes = 8 << 20
 	changeFilesMax  = 1024 // a tablet's; the oldest go first. METADATA's row has some 150 bytes for each
 	changeReadAhead = 256 << 10
 )
