@@ -102,3 +102,51 @@ func (b Backups) Restore(ctx context.Context, id, tableName, as string) (*table.
 	req := api.NamesRequest{Names: []string{id, tableName, as}}
 	return Tables(b).alter(ctx, api.MethodRestoreBackup, req.Append)
 }
+
+// BackupFile is a file of a backup.
+type BackupFile = api.BackupFile
+
+// Files calls each for the files of a backup, the manifest first, and stops at its error. It requires the right to administer the cluster.
+// Errors: ErrNoBackup, ErrBackupNotMade, and those of List.
+func (b Backups) Files(ctx context.Context, id string, each func(*BackupFile) error) error {
+	for from := int64(0); ; {
+		req := api.BackupFilesRequest{ID: id, From: from}
+		var page api.BackupFiles
+		if err := b.calls.do(ctx, &call{method: api.MethodBackupFiles, safe: true, encode: req.Append, decode: page.Decode}); err != nil {
+			return err
+		}
+		for i := range page.Files {
+			if err := each(&page.Files[i]); err != nil {
+				return err
+			}
+		}
+		if from = page.Next; from == 0 {
+			return nil
+		}
+	}
+}
+
+// Read reads up to len(p) bytes, at most 1 MiB, of a file of a backup at off. It reads none beyond its end. Errors: those of Files, and of
+// Blobs.Read.
+func (b Backups) Read(ctx context.Context, id string, f *BackupFile, p []byte, off int64) (n int, err error) {
+	req := api.ReadBackupRequest{ID: id, Handle: f.Handle, Offset: off, Length: int64(min(len(p), api.BlobPieceBytesMax))}
+	err = b.calls.do(ctx, &call{method: api.MethodReadBackup, safe: true, encode: req.Append, decode: func(d *wire.Decoder) error {
+		if !d.IsNil() {
+			n = copy(p, d.Bytes())
+		}
+		return d.Err()
+	}})
+	return n, err
+}
+
+// Import makes a backup of staged blobs, for a day, and returns its id. manifest is the blob with the manifest, files that with pairs of the
+// id that each file has in the manifest and the id of its staged blob, 16 bytes each. When it returns, the staged blobs may be deleted.
+// Errors: ErrNoBlob, *AmbiguousError, and those of List.
+func (b Backups) Import(ctx context.Context, manifest, files string) (id string, err error) {
+	req := api.NamesRequest{Names: []string{manifest, files}}
+	err = b.calls.do(ctx, &call{method: api.MethodImportBackup, change: true, encode: req.Append, decode: func(d *wire.Decoder) error {
+		id = d.Str()
+		return d.Err()
+	}})
+	return id, err
+}

@@ -43,8 +43,17 @@ func (c *caller) blob(ctx context.Context, req api.BlobRequest, change bool, dec
 // ErrDiskFull, *table.LimitError, ErrUploadExpired if the node was restarted meanwhile, and those
 // of a node that cannot be reached; ctx's.
 func (b Blobs) Put(ctx context.Context, name string, r io.Reader) (BlobInfo, error) {
+	return b.put(ctx, api.BlobRequest{Method: api.MethodBlobOpen, Name: name}, r)
+}
+
+// PutStaged is Put for a file of a backup that Backups.Import shall make. Delete then leaves its bytes to garbage collection.
+func (b Blobs) PutStaged(ctx context.Context, name string, r io.Reader) (BlobInfo, error) {
+	return b.put(ctx, api.BlobRequest{Method: api.MethodBlobOpen, Name: name, Staged: true}, r)
+}
+
+func (b Blobs) put(ctx context.Context, open api.BlobRequest, r io.Reader) (BlobInfo, error) {
 	var u api.BlobUpload
-	if err := b.calls.blob(ctx, api.BlobRequest{Method: api.MethodBlobOpen, Name: name}, false, u.Decode); err != nil {
+	if err := b.calls.blob(ctx, open, false, u.Decode); err != nil {
 		return BlobInfo{}, err
 	}
 	length, err := b.send(ctx, u.Upload, r)

@@ -130,6 +130,9 @@ var requiredRights = map[string]string{
 	"create_backup":     adminCluster,
 	"delete_backup":     adminCluster,
 	"restore_backup":    adminCluster,
+	"backup_files":      adminCluster,
+	"read_backup":       adminCluster,
+	"import_backup":     adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -148,13 +151,13 @@ var nodeMethods = strings.Fields(`
 `)
 
 // selfAudited are the changes of administrators that write their audit records themselves.
-var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact_tablet set_quota remove_quota set_owner create_token`)
+var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact_tablet set_quota remove_quota set_owner create_token read_backup`)
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
 	create_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
-	create_backup delete_backup restore_backup
+	create_backup delete_backup restore_backup import_backup
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -233,5 +236,5 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
-	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
+	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodImportBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
 )
 
 // States of backups: the values of BackupInfo.State.
@@ -116,5 +118,117 @@ func (b *Backups) Append(e *wire.Encoder) { b.fields().append(e) }
 // Decode decodes the result.
 func (b *Backups) Decode(d *wire.Decoder) error {
 	*b = Backups{}
+	return b.fields().decode(d)
+}
+
+// Bounds of copies of backups.
+const (
+	// BackupFilesPageMax is the number of files in one result of backup_files.
+	BackupFilesPageMax = 500
+	// ImportedKeep is how long an imported backup is kept.
+	ImportedKeep = 24 * time.Hour
+	// BackupHandleBytesMax bounds the handle of a file of a backup, in bytes.
+	BackupHandleBytesMax = 1 << 20
+)
+
+// BackupFilesRequest holds the parameters of backup_files:
+//
+//	[id, from, options?]
+type BackupFilesRequest struct {
+	Options
+	ID   string
+	From int64
+}
+
+// Append encodes the parameters.
+func (r *BackupFilesRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(2 + min(n, 1))
+	e.Str(r.ID)
+	e.Int(r.From)
+	r.Options.append(e, n)
+}
+
+// Decode decodes the n parameters in d.
+func (r *BackupFilesRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodBackupFiles, n, 2, 3); err != nil {
+		return err
+	}
+	*r = BackupFilesRequest{ID: d.Str(), From: d.Int()}
+	if r.From < 0 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d is negative", MethodBackupFiles, r.From)
+	}
+	return r.Options.decode(d, n > 2, nil)
+}
+
+// ReadBackupRequest holds the parameters of read_backup:
+//
+//	[id, handle, offset, length, options?]
+type ReadBackupRequest struct {
+	Options
+	ID     string
+	Handle []byte // of a file, as backup_files returned it; aliases the message
+	Offset int64
+	Length int64 // at most BlobPieceBytesMax
+}
+
+// Append encodes the parameters.
+func (r *ReadBackupRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(4 + min(n, 1))
+	e.Str(r.ID)
+	e.Bin(r.Handle)
+	e.Int(r.Offset)
+	e.Int(r.Length)
+	r.Options.append(e, n)
+}
+
+// Decode decodes the n parameters in d.
+func (r *ReadBackupRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodReadBackup, n, 4, 5); err != nil {
+		return err
+	}
+	*r = ReadBackupRequest{ID: d.Str(), Handle: d.Bytes(), Offset: d.Int(), Length: d.Int()}
+	if r.Offset < 0 || r.Length < 0 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d bytes at %d", MethodReadBackup, r.Length, r.Offset)
+	}
+	if err := within("bytes of a handle", len(r.Handle), BackupHandleBytesMax); err != nil {
+		return err
+	}
+	if r.Length > BlobPieceBytesMax {
+		return &table.LimitError{What: "bytes in one read of a backup", Limit: BlobPieceBytesMax, Got: r.Length}
+	}
+	return r.Options.decode(d, n > 4, nil)
+}
+
+// BackupFile is a file of a backup: its manifest, or an SSTable.
+type BackupFile struct {
+	ID     string // of the blob
+	Bytes  int64
+	Check  string // identifies the content: files with equal ids and checks are equal
+	Handle []byte // for read_backup
+}
+
+func (f *BackupFile) fields() fields {
+	return fields{{"id", &f.ID}, {"bytes", &f.Bytes}, {"check", &f.Check}, {"handle", &f.Handle}}
+}
+
+// BackupFiles is the result of backup_files: a page of the files of a backup, the manifest first. Next is the position of the next page, 0
+// after the last one.
+type BackupFiles struct {
+	Files []BackupFile
+	Next  int64
+}
+
+func (b *BackupFiles) fields() fields {
+	return fields{{"files", &list[BackupFile]{all: &b.Files, fields: (*BackupFile).fields, what: "files of a backup", max: BackupFilesPageMax}}, {"next", &b.Next}}
+}
+
+// Append encodes the result.
+func (b *BackupFiles) Append(e *wire.Encoder) { b.fields().append(e) }
+
+// Decode decodes the result.
+func (b *BackupFiles) Decode(d *wire.Decoder) error {
+	*b = BackupFiles{}
 	return b.fields().decode(d)
 }

@@ -71,7 +71,7 @@ type blobShape struct {
 }
 
 var blobShapes = map[string]blobShape{
-	MethodBlobOpen:   {nil, []string{"name"}},
+	MethodBlobOpen:   {nil, []string{"name", "staged"}},
 	MethodBlobWrite:  {[]blobField{blobUpload, blobOffset, blobData}, nil},
 	MethodBlobSeal:   {[]blobField{blobUpload, blobLength}, nil},
 	MethodBlobAbort:  {[]blobField{blobUpload}, nil},
@@ -104,11 +104,14 @@ type BlobRequest struct {
 	Deep  bool   // blob_stat, blob_fsck: read all bytes of each replica
 	All   bool   // blob_list: all blobs that nodes hold, of every kind
 	Here  bool   // blob_status: only the part of the node that answers
+	// Staged marks a blob of blob_open as a file for import_backup. Its bytes are left to garbage collection when it is deleted.
+	Staged bool
 }
 
 func (r *BlobRequest) fields() fields {
 	return fields{
 		{"name", &r.Name}, {"after", &r.After}, {"from", &r.From}, {"count", &r.Count}, {"deep", &r.Deep}, {"all", &r.All}, {"here", &r.Here},
+		{"staged", &r.Staged},
 	}
 }
 

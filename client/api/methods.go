@@ -80,6 +80,9 @@ const (
 	MethodListBackups   = "list_backups"
 	MethodDeleteBackup  = "delete_backup"
 	MethodRestoreBackup = "restore_backup"
+	MethodBackupFiles   = "backup_files"
+	MethodReadBackup    = "read_backup"
+	MethodImportBackup  = "import_backup"
 )
 
 // Methods lists every method of the data API.
@@ -99,6 +102,7 @@ func Methods() []string {
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
 		MethodUsage, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
+		MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

@@ -25,4 +25,5 @@
 //	    of a row are in it as a whole or not at all.
 //	BU3. A backup has all that was acknowledged before it was requested.
 //	BU4. A record is changed only under the mastership in which it was read.
+//	BU5. An imported backup names only blobs whose names existed when its record did: garbage collection reads names of blobs before backups.
 package backups

@@ -160,12 +160,17 @@ const manifestBuffer = 64 << 10
 
 // makeManifest takes snapshots of all tablets, and seals a manifest of them. The blob is in use on this node until it is released.
 func (s *Service) makeManifest(ctx context.Context, rec *backup.Record) error {
+	return s.sealManifest(ctx, rec, func(w *bufio.Writer) ([]backup.Table, error) { return s.writeManifest(ctx, w, rec.Tables) })
+}
+
+// sealManifest seals what write writes, and records it. The blob is in use on this node until it is released.
+func (s *Service) sealManifest(ctx context.Context, rec *backup.Record, write func(w *bufio.Writer) ([]backup.Table, error)) error {
 	blob, err := s.Store().Create(ctx)
 	if err != nil {
 		return err
 	}
 	buffered := bufio.NewWriterSize(blob, manifestBuffer)
-	tables, err := s.writeManifest(ctx, buffered, rec.Tables)
+	tables, err := write(buffered)
 	if err == nil {
 		err = buffered.Flush()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
@@ -41,6 +42,7 @@ type Config struct {
 	Tables      *tables.Service
 	Tablets     *tabletadmin.Service
 	Store       func() *blobfs.Store
+	Results     *results.Memory
 	MasterEpoch func() uint64 // 0 unless the node is the master
 }
 
@@ -63,6 +65,10 @@ func (s *Service) Register(r method.Registrar) {
 	r.HandleNames(api.MethodListBackups, 1, authz.Guard{To: authz.Right, Right: acl.Read, Leader: authz.LeaderThroughout}, s.list)
 	r.HandleNames(api.MethodDeleteBackup, 1, admin(authz.Named("backup")), s.remove)
 	r.Handle(api.MethodRestoreBackup, rpc.Spawned, admin(authz.Named("backup")), s.restore)
+	r.Handle(api.MethodImportBackup, rpc.Spawned, admin(authz.Named("backup")), s.importBackup)
+	r.Handle(api.MethodBackupFiles, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, About: authz.Named("backup")}, s.files)
+	// A copy reads many parts: the audit log has its backup_files.
+	r.Handle(api.MethodReadBackup, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, SelfAudited: true}, s.read)
 }
 
 func (s *Service) create(c *rpc.Call) {

@@ -118,7 +118,7 @@ func toAPI(c *rpc.Call, err error) error {
 const lookupTimeout = 10 * time.Second
 
 func (bs *Service) open(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	u, err := bs.uploads.open(ctx, bs.Store(), strings.ToValidUTF8(r.Name, "�"), authz.SubjectIn(ctx).Owner())
+	u, err := bs.uploads.open(ctx, bs.Store(), roots.StoredFile{Name: strings.ToValidUTF8(r.Name, "�"), Staged: r.Staged}, authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
 	}
@@ -467,15 +467,17 @@ func parseID(s string) (blobfs.ID, error) {
 func (bs *Service) deleteBlob(ctx context.Context, id blobfs.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	if _, _, err := bs.Roots.Stored(ctx, id); err != nil && errors.Is(err, api.ErrNoBlob) {
+	file, _, err := bs.Roots.Stored(ctx, id)
+	if errors.Is(err, api.ErrNoBlob) {
 		return err
 	}
-	err := bs.Catalog.Remove(ctx, roots.StoredPath(id), metaapi.AnyGeneration)
+	keep := file.Staged
+	err = bs.Catalog.Remove(ctx, roots.StoredPath(id), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
 	}
-	if err != nil {
-		return err
+	if err != nil || keep {
+		return err // a backup may name the bytes of a staged blob
 	}
 	if err := bs.Store().Delete(ctx, id); err != nil && !errors.Is(err, blobfs.ErrNoBlob) {
 		bs.Log.Warn("deleted blob left to garbage collection", "blob", id.String(), "err", err)

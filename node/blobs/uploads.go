@@ -52,8 +52,8 @@ type upload struct {
 }
 
 // open begins an upload. Errors: *api.OverloadedError, the store's.
-func (us *uploads) open(ctx context.Context, store *blobfs.Store, name, owner string) (api.BlobUpload, error) {
-	u := &upload{busy: make(chan struct{}, 1), file: roots.StoredFile{Name: name}, owner: owner}
+func (us *uploads) open(ctx context.Context, store *blobfs.Store, file roots.StoredFile, owner string) (api.BlobUpload, error) {
+	u := &upload{busy: make(chan struct{}, 1), file: file, owner: owner}
 	u.most = min(api.BlobBytesMax, api.BlobExtentsMax*store.ExtentBytes())
 	u.busy <- struct{}{}
 	id, err := us.add(u)

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/roots"
 )
 
 // wantOverloaded fails the test unless err is an OverloadedError with these values.
@@ -36,7 +37,7 @@ func TestUploadsOfOneUser(t *testing.T) {
 	us.start()
 	defer us.close()
 	open := func(owner string) (id uint64, err error) {
-		u, err := us.open(t.Context(), store, "b", owner)
+		u, err := us.open(t.Context(), store, roots.StoredFile{Name: "b"}, owner)
 		return u.Upload, err
 	}
 	fill := func(owner string) (n int, last uint64, err error) {
@@ -108,11 +109,11 @@ func TestIdleUploads(t *testing.T) {
 	var us uploads
 	us.start()
 	defer us.close()
-	a, err := us.open(t.Context(), store, "a", "")
+	a, err := us.open(t.Context(), store, roots.StoredFile{Name: "a"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := us.open(t.Context(), store, "b", "")
+	b, err := us.open(t.Context(), store, roots.StoredFile{Name: "b"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,29 +18,38 @@ func StoredPath(id blobfs.ID) string { return namespace.BlobsDir + "/" + id.Stri
 
 // StoredFile is the content of a blob's file, the MessagePack array
 //
-//	[1, name, created in ms since 1970, handle]
+//	[1, name, created in ms since 1970, handle, staged]
 //
 // Later versions append values; readers skip those that they do not know.
 type StoredFile struct {
 	Name    string
 	Created time.Time
 	Handle  blobfs.Handle
+	// Staged means that a backup may come to name the blob, so that only garbage collection may delete its bytes.
+	Staged bool
 }
 
 const (
 	storedVersion = 1
-	storedValues  = 4
+	storedValues  = 4 // of the first version without staged
 )
 
 // Encode encodes the content of the file.
 func (f *StoredFile) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(storedValues)
+	n := storedValues
+	if f.Staged {
+		n++
+	}
+	e.Array(n)
 	e.Uint(storedVersion)
 	e.Str(f.Name)
 	e.Int(f.Created.UnixMilli())
 	blobfs.AppendHandle(e, f.Handle)
+	if f.Staged {
+		e.Bool(true)
+	}
 	return append([]byte(nil), e.Bytes()...)
 }
 
@@ -56,7 +65,10 @@ func DecodeStored(b []byte) (f StoredFile, err error) {
 	}
 	f.Name, f.Created = d.Str(), time.UnixMilli(d.Int())
 	f.Handle = blobfs.DecodeHandle(&d)
-	for range n - storedValues {
+	if n > storedValues {
+		f.Staged = d.Bool()
+	}
+	for range n - storedValues - 1 {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
