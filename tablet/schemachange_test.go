@@ -270,3 +270,22 @@ func TestRenameJoins(t *testing.T) {
 		t.Error("the old name is still served")
 	}
 }
+
+// TestLoadOfRestoredTable (I15): a tablet that was loaded as that of a dropped table is served by the table's name, even if the table was restored
+// before the tablet was registered: no request could renew its schema under the other name.
+func TestLoadOfRestoredTable(t *testing.T) {
+	e := newSchemaEnv(t, "f:")
+	if err := e.Unload(t.Context(), Ref{Table: 1}); err != nil {
+		t.Fatal(err)
+	}
+	hidden := named(e.schema, table.DroppedPrefix+"1.0."+testTable)
+	e.change(hidden)
+	_, old, _ := e.catalog.Schema(t.Context(), 1, testTable)
+	e.change(e.schema) // it is restored, which ends the version that was read
+	if err := e.Load(t.Context(), Load{Meta: &Meta{ID: 1, Table: 1, LastMajor: time.Now()}, Schema: hidden, Version: old}); err != nil {
+		t.Fatal(err)
+	}
+	if names := e.Served().Tables(); len(names) != 1 || names[testTable] != 1 {
+		t.Errorf("the tablet is served by the names %v", names)
+	}
+}

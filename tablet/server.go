@@ -333,6 +333,13 @@ func (s *Server) register(ctx context.Context, name string, t *Tablet) error {
 	if err != nil {
 		return err
 	}
+	// No request finds a table by the name that it has while it is dropped, and renews its schema: if it was restored since that was read, nothing would.
+	if table.IsDropped(name) && !t.schema.Load().current() {
+		if err := s.schemas.renew(ctx, name); err != nil {
+			s.served.remove(t)
+			return err
+		}
+	}
 	s.merges.queue.Add(t)
 	return s.discardTable(dropped)
 }
