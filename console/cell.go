@@ -34,8 +34,8 @@ func (c *Console) serveCell(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	select {
-	case c.pages <- struct{}{}:
-		defer func() { <-c.pages }()
+	case c.cells <- struct{}{}: // until it is sent
+		defer func() { <-c.cells }()
 	default:
 		c.fail(w, r, errCrowded)
 		return

@@ -20,6 +20,8 @@ const (
 	FormBytesMax = 16 << 10
 	// pagesAtOnce bounds the pages that are rendered at once: one takes up to 20 MiB, for a table of many tablets.
 	pagesAtOnce = 8
+	// cellsAtOnce bounds the cells that are sent whole, each of at most cellBytesMax.
+	cellsAtOnce = 4
 	// livesMax bounds live pages, each of which has a connection. The port has 64.
 	livesMax = 24
 	// liveTime is how long a live page is sent before the browser connects again, and livePause the time between two; it is liveShare times as long as
@@ -50,6 +52,7 @@ type Console struct {
 	mux     *http.ServeMux
 	pages   chan struct{} // has a place for each page that is rendered
 	lives   chan struct{} // has a place for each live page
+	cells   chan struct{} // has a place for each whole cell that is sent
 	handler http.Handler
 }
 
@@ -58,7 +61,7 @@ var assets embed.FS
 
 // New returns a console.
 func New(cfg Config) *Console {
-	c := &Console{cfg: cfg, mux: http.NewServeMux(), pages: make(chan struct{}, pagesAtOnce), lives: make(chan struct{}, livesMax)}
+	c := &Console{cfg: cfg, mux: http.NewServeMux(), pages: make(chan struct{}, pagesAtOnce), lives: make(chan struct{}, livesMax), cells: make(chan struct{}, cellsAtOnce)}
 	c.route()
 	c.handler = http.NewCrossOriginProtection().Handler(c.mux)
 	return c
@@ -155,7 +158,11 @@ func (c *Console) open(w http.ResponseWriter, r *http.Request) (*client.Client, 
 	case err == nil:
 		return cl, release
 	case errors.Is(err, api.ErrUnauthenticated) && c.cfg.SignIn != nil && !live(r):
-		http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		to := r.URL.RequestURI()
+		if r.Method == http.MethodPost { // no page has the address of an action
+			to = "/"
+		}
+		http.Redirect(w, r, "/signin?to="+url.QueryEscape(to), http.StatusSeeOther)
 	default:
 		c.fail(w, r, err)
 	}
@@ -173,25 +180,37 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, p page) {
 		c.serveLive(w, &query{cl, r}, p)
 		return
 	}
-	x, err := c.make(r.Context(), &query{cl, r}, p)
+	var body []byte
+	err := c.inPlace(func() error {
+		x, err := c.make(r.Context(), &query{cl, r}, p)
+		if err == nil {
+			body, err = c.page(r, http.StatusOK, x, user(r.Context(), cl))
+		}
+		return err
+	})
 	if err != nil {
 		c.fail(w, r, err)
 		return
 	}
-	c.render(w, r, http.StatusOK, x, user(r.Context(), cl))
+	answer(w, http.StatusOK, body)
 }
 
 // errCrowded rejects a page if too many are rendered.
 var errCrowded = &pageError{http.StatusServiceUnavailable, "Too many pages are being made at this node. Try again in a moment, or at another node."}
 
-// make makes what a page shows.
-func (c *Console) make(ctx context.Context, q *query, p page) (*content, error) {
+// inPlace makes a page while fewer than pagesAtOnce are made. It does not send it: that may take as long as the browser likes.
+func (c *Console) inPlace(do func() error) error {
 	select {
 	case c.pages <- struct{}{}:
 		defer func() { <-c.pages }()
+		return do()
 	default:
-		return nil, errCrowded
+		return errCrowded
 	}
+}
+
+// make makes what a page shows. It is called in a place.
+func (c *Console) make(ctx context.Context, q *query, p page) (*content, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	return p(ctx, q)

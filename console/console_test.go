@@ -60,6 +60,21 @@ func TestLargeValues(t *testing.T) {
 	}
 }
 
+// TestNestedJSON (CO2): the indents of deeply nested JSON are not made.
+func TestNestedJSON(t *testing.T) {
+	b := []byte(strings.Repeat("[", 4000) + strings.Repeat("]", 4000))
+	for _, as := range []string{decodeAuto, decodeJSON} {
+		if made := testing.Benchmark(func(b2 *testing.B) {
+			b2.ReportAllocs()
+			for range b2.N {
+				decoderOf(as)(b)
+			}
+		}).AllocedBytesPerOp(); made > 100<<10 {
+			t.Errorf("%s: %d bytes were allocated for a value of %d", as, made, len(b))
+		}
+	}
+}
+
 func TestPathWithin(t *testing.T) {
 	for to, want := range map[string]string{"/tables?q=x": "/tables?q=x", "": "/", "//x": "/", "http://x": "/", `/\x`: "/", "/a\r\nb": "/", "x": "/"} {
 		if got := pathWithin(to); got != want {

@@ -102,7 +102,7 @@ const lineMax = 120
 func shown(b []byte, s, kind string) value {
 	v := value{Text: s, Kind: kind, Bytes: len(b)}
 	if limit := 4 * valueShown; len(s) > limit {
-		v.More, v.Text = len(s)-limit, s[:limit]
+		v.More, v.Text = len(s)-limit, strings.Clone(s[:limit]) // not to keep the rest
 	}
 	v.Block = bytes.ContainsRune([]byte(v.Text), '\n')
 	return v
@@ -125,7 +125,7 @@ func textValue(b []byte) value {
 
 func indentJSON(b []byte) (string, bool) {
 	var out bytes.Buffer
-	if len(b) > decodedMax || json.Compact(&out, b) != nil {
+	if len(b) > decodedMax || depthOf(b) > depthMax || json.Compact(&out, b) != nil {
 		return "", false
 	}
 	if out.Len() > lineMax {
@@ -133,6 +133,24 @@ func indentJSON(b []byte) (string, bool) {
 		_ = json.Indent(&out, b, "", "  ") // as valid as before
 	}
 	return out.String(), true
+}
+
+// depthMax is the nesting of JSON that is indented: each line of it begins with as many indents, which would make megabytes of a few kilobytes.
+const depthMax = 32
+
+// depthOf returns the nesting of JSON, or more if brackets are within its texts.
+func depthOf(b []byte) (most int) {
+	depth := 0
+	for _, c := range b {
+		switch c {
+		case '[', '{':
+			depth++
+			most = max(most, depth)
+		case ']', '}':
+			depth--
+		}
+	}
+	return most
 }
 
 // decodeInteger decodes a counter: 8 bytes, big-endian.

@@ -25,6 +25,6 @@
 // # Invariants
 //
 //	CO1. A request without a credential is answered only with the page to sign in, and with embedded files.
-//	CO2. At most pagesAtOnce pages are rendered at once, and livesMax are live. A page reads at most rowsPageMax rows of rowBytesMax, and shows
+//	CO2. At most pagesAtOnce pages are made at once, cellsAtOnce cells are sent, and livesMax pages are live. A page reads at most rowsPageMax rows of rowBytesMax, and shows
 //	     tabletsPageMax tablets.
 package console

@@ -53,15 +53,17 @@ var errStatic = &pageError{http.StatusNotFound, "This page is not live."}
 
 // liveBody renders the main part of a page.
 func (c *Console) liveBody(q *query, p page) ([]byte, error) {
-	x, err := c.make(q.r.Context(), q, p)
-	if err != nil {
-		return nil, err
-	}
-	if x.Static {
-		return nil, errStatic
-	}
 	var b bytes.Buffer
-	err = templates.ExecuteTemplate(&b, x.Template, x)
+	err := c.inPlace(func() error {
+		x, err := c.make(q.r.Context(), q, p)
+		if err != nil {
+			return err
+		}
+		if x.Static {
+			return errStatic
+		}
+		return templates.ExecuteTemplate(&b, x.Template, x)
+	})
 	return b.Bytes(), err
 }
 

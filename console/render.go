@@ -54,8 +54,28 @@ func user(ctx context.Context, c *client.Client) string {
 	return me.Name
 }
 
-// render answers a request with a page.
-func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, x *content, user string) {
+// render answers a request with a page that needs nothing of the cluster.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, x *content) {
+	body, err := c.page(r, status, x, "")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(w, status, body)
+}
+
+// answer sends a page.
+func answer(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the browser may be gone
+}
+
+// errTemplate means that a page could not be made of its content.
+var errTemplate = &pageError{http.StatusInternalServerError, "The page could not be made: see the node's log."}
+
+// page returns a page of a content.
+func (c *Console) page(r *http.Request, status int, x *content, user string) ([]byte, error) {
 	l := &layout{content: x, Node: c.cfg.Node, Version: c.cfg.Version, User: user, SignsIn: c.cfg.SignIn != nil}
 	if x.Section != "" && !x.Static && status == http.StatusOK {
 		l.Live = r.URL.RequestURI()
@@ -74,12 +94,9 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, x *
 	}
 	if err != nil {
 		c.cfg.Log.Error("console page failed", "template", x.Template, "err", err)
-		http.Error(w, "the page could not be made: see the node's log", http.StatusInternalServerError)
-		return
+		return nil, errTemplate
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // the browser may be gone
+	return b.Bytes(), nil
 }
 
 // failure is what the page of an error shows.
@@ -94,7 +111,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Error(w, f.Text, status)
 		return
 	}
-	c.render(w, r, status, &content{Title: "Error", Template: "error.html", Data: f}, "")
+	c.render(w, r, status, &content{Title: "Error", Template: "error.html", Data: f})
 }
 
 // failureOf returns the HTTP status of an error, and what people read.

@@ -24,7 +24,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) showSignInForm(w http.ResponseWriter, r *http.Request, status int, f signInForm) {
-	c.render(w, r, status, &content{Title: "Sign in", Template: "signin.html", Data: f}, "")
+	c.render(w, r, status, &content{Title: "Sign in", Template: "signin.html", Data: f})
 }
 
 // signIn verifies an access token.

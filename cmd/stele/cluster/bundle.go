@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -163,7 +164,7 @@ func (b *bundle) add(ctx context.Context, name, what string, read func(context.C
 		text, err = json.MarshalIndent(v, "", "  ")
 	}
 	if err != nil {
-		fmt.Fprintf(&b.errors, "%s: %v\n", name, err)
+		fmt.Fprintf(&b.errors, "%s: %s\n", name, withoutQuotes(err.Error()))
 		return nil
 	}
 	return b.addBytes(name, what, append(text, '\n'))
@@ -186,10 +187,16 @@ func (b *bundle) key(key []byte) []byte {
 	return fmt.Appendf(nil, "(%d bytes)", len(key))
 }
 
+// quoted is what errors quote: names of users, and keys of rows.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// withoutQuotes returns the text of an error without what it quotes.
+func withoutQuotes(text string) string { return quoted.ReplaceAllString(text, `"…"`) }
+
 func (b *bundle) withoutKeys(x *health.Cluster) *health.Cluster {
 	for i := range x.UnservedTablets {
 		t := &x.UnservedTablets[i]
-		t.Start, t.End = b.key(t.Start), b.key(t.End)
+		t.Start, t.End, t.Error = b.key(t.Start), b.key(t.End), withoutQuotes(t.Error)
 	}
 	for i := range x.UsedUp {
 		if x.UsedUp[i].Of == api.QuotaOfUser {
@@ -237,7 +244,7 @@ func (b *bundle) tables(ctx context.Context) (any, error) {
 	for _, s := range schemas {
 		info, err := b.client.Tables().Describe(ctx, s.Name)
 		if err != nil {
-			fmt.Fprintf(&b.errors, "table %s: %v\n", s.Name, err)
+			fmt.Fprintf(&b.errors, "table %s: %s\n", s.Name, withoutQuotes(err.Error()))
 			continue
 		}
 		j := tableJSON{Schema: info.Schema, Tablets: []tabletJSON{}}
