@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,5 +87,41 @@ func TestChangeStream(t *testing.T) {
 	}
 	if w := next.Watermark(); w.IsZero() || time.Since(w) > time.Hour {
 		t.Errorf("watermark %v", w)
+	}
+}
+
+// TestManyReadersOfChanges: readers that wait for changes do not take the places of other requests (I13).
+func TestManyReadersOfChanges(t *testing.T) {
+	t.Parallel()
+	f := newTestCluster(t, 1)
+	f.startAll()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c := good(client.Open(ctx, f.addrs[0], client.Config{}))
+	defer c.Close()
+	good(c.Tables().Create(ctx, "t", good(table.ParseFamilySpec("f"))))
+	good(c.Tables().Alter(ctx, "t", table.Change{Op: table.ChangeStream, Retention: time.Hour}))
+	var readers sync.WaitGroup
+	waiting, stop := context.WithCancel(ctx)
+	defer readers.Wait()
+	defer stop()
+	const n = 2000 // of most methods, 1024 calls may run at once; a connection may have as many
+	second := good(client.Open(ctx, f.addrs[0], client.Config{}))
+	defer second.Close()
+	for i := range n {
+		readers.Go(func() {
+			r := good([]*client.Client{c, second}[i%2].Table("t").Changes(client.ChangesFrom{Since: time.Now()}))
+			for waiting.Err() == nil {
+				_, _ = r.Next(waiting)
+			}
+		})
+	}
+	eventually(t, "the readers wait", func() bool { return f.nodes[0].InFlight() >= 3*n/4 })
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	other := good(client.Open(short, f.addrs[0], client.Config{RetryTimeMax: time.Millisecond}))
+	defer other.Close()
+	if _, err := other.Tables().Usage(short, "t"); err != nil {
+		t.Errorf("another request: %v", err)
 	}
 }

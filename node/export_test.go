@@ -296,3 +296,6 @@ func (n *Node) MarkRoots(ctx context.Context) (blobs int, err error) {
 	err = n.roots.Mark(ctx, func(blobfs.ID) { blobs++ })
 	return blobs, err
 }
+
+// InFlight returns the number of requests at the node's port that are not answered yet.
+func (n *Node) InFlight() int64 { return n.rpc.Stats().InFlight }

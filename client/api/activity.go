@@ -1,10 +1,6 @@
 package api
 
-import (
-	"fmt"
-
-	"github.com/steledb/stele/internal/wire"
-)
+import "github.com/steledb/stele/internal/wire"
 
 // Activity is the result of activity: what a node has done in each of the last intervals. All series
 // are equally long and end at the same time, the oldest interval first.
@@ -85,7 +81,7 @@ func (a *Activity) Decode(d *wire.Decoder) error {
 		}
 	}
 	if a.IntervalMS <= 0 {
-		return fmt.Errorf("interval of %d ms: %w", a.IntervalMS, malformed("activity"))
+		return malformed("interval of %d ms", a.IntervalMS)
 	}
 	return nil
 }

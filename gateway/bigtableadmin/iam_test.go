@@ -107,7 +107,7 @@ func TestIamPolicy(t *testing.T) {
 }
 
 func TestIamErrors(t *testing.T) {
-	f := &fakeRights{fail: map[string]error{"nobody": client.ErrNoUser, "last": client.ErrLastAdmin}}
+	f := &fakeRights{fail: map[string]error{"unknown": client.ErrNoUser, "last": client.ErrLastAdmin}}
 	binding := func(role string, members ...string) *iampb.Policy {
 		return &iampb.Policy{Bindings: []*iampb.Binding{{Role: role, Members: members}}}
 	}
@@ -120,7 +120,7 @@ func TestIamErrors(t *testing.T) {
 		{iamTable, binding("roles/bigtable.reader", "group:ann"), codes.InvalidArgument},
 		{iamTable, binding("roles/bigtable.reader", "user:*"), codes.InvalidArgument},
 		{iamTable, binding("roles/bigtable.reader", "user:"), codes.InvalidArgument},
-		{iamTable, binding("roles/bigtable.reader", "user:nobody"), codes.InvalidArgument},
+		{iamTable, binding("roles/bigtable.reader", "user:unknown"), codes.InvalidArgument},
 		{iamTable, binding("roles/bigtable.reader", "user:last"), codes.FailedPrecondition},
 		{parent + "/tables/u", binding("roles/bigtable.reader", "user:ann"), codes.NotFound},
 		{parent, binding("roles/bigtable.reader", "user:ann"), codes.InvalidArgument},
