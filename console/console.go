@@ -25,7 +25,7 @@ const (
 	// livesMax bounds live pages, each of which has a connection. The port has 64.
 	livesMax = 24
 	// liveTime is how long a live page is sent before the browser connects again, and livePause the time between two; it is liveShare times as long as
-	// it took to make the page, if that is more: pages of many tablets cost other nodes time, too.
+	// it took to make the page, if that is more, but a stream that begins sends the page at once: pages of many tablets cost other nodes time, too.
 	liveTime, livePause = 50 * time.Second, 5 * time.Second
 	liveShare           = 300
 	// pageTimeout bounds the requests for one page.

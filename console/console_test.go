@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 )
 
 // TestDecoders: values are shown as what they are, or as text with a note that they are not.
@@ -85,7 +87,7 @@ func TestPathWithin(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	for err, want := range map[error]int{
-		fmt.Errorf("x: %w", client.ErrNoTable): 404, client.ErrPermission: 403, errors.New("x"): 502, errCrowded: 503,
+		fmt.Errorf("x: %w", client.ErrNoTable): 404, client.ErrPermission: 403, errors.New("x"): 502, errCrowded: 503, client.ErrTabletBusy: 409, client.ErrConflict: 409, api.ErrOverloaded: 503, context.DeadlineExceeded: 504,
 	} {
 		if got, f := failureOf(err); got != want || f.Text == "" {
 			t.Errorf("%v: %d %q, want %d", err, got, f.Text, want)

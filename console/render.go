@@ -128,6 +128,12 @@ func failureOf(err error) (status int, f failure) {
 		return http.StatusForbidden, f
 	case errors.Is(err, client.ErrNoTable), errors.Is(err, client.ErrNodeNotFound):
 		return http.StatusNotFound, f
+	case errors.Is(err, client.ErrTabletBusy), errors.Is(err, client.ErrConflict):
+		f.Hint = "Something else changes it now, or has changed it meanwhile. Look at the page again before you repeat it."
+		return http.StatusConflict, f
+	case errors.Is(err, api.ErrOverloaded):
+		f.Hint = "The node has more to do than it can. Try again in a moment."
+		return http.StatusServiceUnavailable, f
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Text, f.Hint = "The cluster did not answer in time: "+f.Text, "Try the console of another node. The overview shows what is wrong."
 		return http.StatusGatewayTimeout, f

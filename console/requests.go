@@ -72,7 +72,9 @@ func (x *requestsView) ask(ctx context.Context, c *client.Client, nodes []client
 
 func (x *requestsView) add(n *client.NodeInfo, s *client.SlowRequests) {
 	x.Total += s.Total
-	x.Threshold = s.Threshold
+	if x.Threshold == 0 || s.Threshold < x.Threshold { // nodes may have different ones
+		x.Threshold = s.Threshold
+	}
 	for _, r := range s.Requests {
 		x.Requests = append(x.Requests, requestRow{r, health.NameOf(n), n.ID})
 	}

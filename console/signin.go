@@ -33,6 +33,10 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
+	if err := readForm(w, r); err != nil {
+		c.fail(w, r, err)
+		return
+	}
 	to := pathWithin(r.PostFormValue("to"))
 	switch err := c.cfg.SignIn(w, r, strings.TrimSpace(r.PostFormValue("token"))); {
 	case err == nil:

@@ -13,8 +13,10 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"strings"
@@ -29,11 +31,15 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// cookieName is the cookie of the console, and cookieTime how long it is accepted.
-const (
-	cookieName = "stele_console"
-	cookieTime = 12 * time.Hour
-)
+// cookieTime is how long the cookie of the console is accepted.
+const cookieTime = 12 * time.Hour
+
+// CookieName returns the name of the cookie of the console of a node with an address. Browsers do not separate the cookies of one host by port, and tunnels
+// to several nodes end at the same host.
+func CookieName(nodeAddr string) string {
+	sum := sha256.Sum256([]byte(nodeAddr))
+	return "stele_console_" + hex.EncodeToString(sum[:4])
+}
 
 // clientsMax bounds the users of the console at one node, at the same time and a minute after.
 const clientsMax = 16
@@ -52,6 +58,7 @@ type Users struct {
 	cfg     Config
 	clients *actfor.Clients
 	seal    cipher.AEAD
+	cookie  string // its name
 }
 
 // New returns Users.
@@ -60,7 +67,7 @@ func New(cfg Config) *Users {
 	_, _ = rand.Read(key) // never returns an error
 	block, _ := aes.NewCipher(key)
 	seal, _ := cipher.NewGCMWithRandomNonce(block) // both fail only for other sizes
-	return &Users{cfg, actfor.NewClients(actfor.Config{Addr: cfg.NodeAddr, Client: cfg.Client, Max: clientsMax}), seal}
+	return &Users{cfg, actfor.NewClients(actfor.Config{Addr: cfg.NodeAddr, Client: cfg.Client, Max: clientsMax}), seal, CookieName(cfg.NodeAddr)}
 }
 
 // Close closes the clients of all users. It works on nil Users.
@@ -88,7 +95,11 @@ func (u *Users) subject(r *http.Request) (*authz.Subject, error) {
 	s := &authz.Subject{Peer: certs.PeerOf(r), From: r.RemoteAddr}
 	switch s.Peer.Kind {
 	case pki.Principal:
-		return s, u.cfg.Authz.Rights.RefusedNow(s.Peer)
+		err := u.cfg.Authz.Rights.RefusedNow(s.Peer)
+		if err != nil {
+			u.cfg.Authz.Audit.Refused(s, "console", r.URL.Path, err)
+		}
+		return s, err
 	case pki.Node:
 		return nil, &api.IdentityError{Reason: api.IdentityNone, Text: "the certificate is that of a node: use one of a user, or an access token"}
 	}
@@ -113,7 +124,7 @@ func (u *Users) token(r *http.Request) string {
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return strings.TrimSpace(bearer)
 	}
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(u.cookie)
 	if err != nil {
 		return ""
 	}
@@ -123,7 +134,7 @@ func (u *Users) token(r *http.Request) string {
 // sealed returns the value of a cookie with a token.
 func (u *Users) sealed(token string, now time.Time) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(now.Add(cookieTime).Unix()))
-	return base64.RawURLEncoding.EncodeToString(u.seal.Seal(nil, nil, append(plain, token...), []byte(cookieName)))
+	return base64.RawURLEncoding.EncodeToString(u.seal.Seal(nil, nil, append(plain, token...), []byte(u.cookie)))
 }
 
 // unsealed returns the token of a cookie; empty if this process did not make it, or it has expired.
@@ -132,7 +143,7 @@ func (u *Users) unsealed(value string, now time.Time) string {
 	if err != nil {
 		return ""
 	}
-	plain, err := u.seal.Open(nil, nil, b, []byte(cookieName))
+	plain, err := u.seal.Open(nil, nil, b, []byte(u.cookie))
 	if err != nil || len(plain) < 8 || now.Unix() >= int64(binary.BigEndian.Uint64(plain)) {
 		return ""
 	}
@@ -144,13 +155,15 @@ func (u *Users) SignIn(w http.ResponseWriter, r *http.Request, token string) err
 	if err := u.verify(r, &authz.Subject{Peer: certs.PeerOf(r), From: r.RemoteAddr}, token); err != nil {
 		return err
 	}
-	http.SetCookie(w, cookie(r, u.sealed(token, time.Now()), int(cookieTime.Seconds())))
+	http.SetCookie(w, u.newCookie(r, u.sealed(token, time.Now()), int(cookieTime.Seconds())))
 	return nil
 }
 
 // SignOut deletes the cookie.
-func (u *Users) SignOut(w http.ResponseWriter, r *http.Request) { http.SetCookie(w, cookie(r, "", -1)) }
+func (u *Users) SignOut(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, u.newCookie(r, "", -1))
+}
 
-func cookie(r *http.Request, value string, seconds int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: certs.IsTLS(r), SameSite: http.SameSiteStrictMode}
+func (u *Users) newCookie(r *http.Request, value string, seconds int) *http.Cookie {
+	return &http.Cookie{Name: u.cookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: certs.IsTLS(r), SameSite: http.SameSiteStrictMode}
 }

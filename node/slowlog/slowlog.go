@@ -10,6 +10,7 @@ package slowlog
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -90,7 +91,8 @@ func (l *Log) Requests() *api.SlowRequests {
 
 func subject(identity any) *authz.Subject { return authz.Acting(identity) }
 
-func short(s string) string { return s[:min(len(s), textMax)] }
+// short returns the start of a text, without a part of a character at its end.
+func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), textMax)], "") }
 
 // shape is what the first parameters of a method are.
 type shape int

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/node/signin"
 )
 
 // allPages are the addresses of all pages.
@@ -46,7 +48,7 @@ func TestStrangers(t *testing.T) {
 // withCookie returns a visitor with a cookie of its own making.
 func withCookie(c *cluster, value string) *visitor {
 	v := c.visitor(nil)
-	v.http.Jar.SetCookies(good(url.Parse(c.address("/"))), []*http.Cookie{{Name: "stele_console", Value: value}})
+	v.http.Jar.SetCookies(good(url.Parse(c.address("/"))), []*http.Cookie{{Name: signin.CookieName(c.node.RPCAddr()), Value: value}})
 	return v
 }
 
