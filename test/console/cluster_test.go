@@ -117,6 +117,9 @@ func (c *cluster) address(path string) string {
 	return scheme + "://" + addr + path
 }
 
+// visitTimeout ends a visit, also one of a live page.
+const visitTimeout = 40 * time.Second
+
 // visitor is a browser without scripts.
 type visitor struct {
 	c    *cluster
@@ -134,7 +137,7 @@ func (c *cluster) visitor(credential *pki.Credential) *visitor {
 		transport.TLSClientConfig = pki.NewEndpoint(credential, pki.Options{}).DialNode("")
 	}
 	c.t.Cleanup(transport.CloseIdleConnections)
-	return &visitor{c, http.Client{Jar: jar, Transport: transport}}
+	return &visitor{c, http.Client{Jar: jar, Transport: transport, Timeout: visitTimeout}}
 }
 
 // page is what a visitor gets.
