@@ -130,6 +130,11 @@ func invitation(c *config.Config, addr string) string {
 	return strings.Join(append(words, "--join", addr, "--token-file", "token"), " ")
 }
 
+// smallMemory is the memory limit, in bytes, below which the garbage collector begins early, with smallGCPercent instead of 100. On a busy
+// machine it exceeds its goal by up to 35 MiB while blocks of 8 MiB are read and written. On larger nodes the
+// tenth of the memory that package budget leaves free exceeds that.
+const smallMemory, smallGCPercent = 512 << 20, 50
+
 // runNode runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
 // serves; an error of ready stops the node.
 func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
@@ -138,6 +143,9 @@ func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready fu
 		return nodeFailure(startError(err, cfg))
 	}
 	debug.SetMemoryLimit(limit)
+	if limit < smallMemory {
+		debug.SetGCPercent(smallGCPercent)
+	}
 	sup := newSupervisor(cfg.Logger)
 	defer sup.close()
 	cfg.Waiting = sup.waiting
