@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
@@ -82,11 +83,13 @@ type TableSpec struct {
 	Granularity table.Granularity
 	// Protected means that the table cannot be dropped. Masters of earlier versions reject it.
 	Protected bool
+	// ChangeRetention is how long the table's changes are kept for readers of its change stream; zero means that it has none.
+	ChangeRetention time.Duration
 }
 
 // CreateFrom creates a table that a spec describes. Errors: those of CreateSplit.
 func (t Tables) CreateFrom(ctx context.Context, name string, spec *TableSpec) (*table.Schema, error) {
-	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity, Protected: spec.Protected}
+	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity, Protected: spec.Protected, ChangeRetention: spec.ChangeRetention}
 	for _, row := range spec.SplitAt {
 		req.SplitAt = append(req.SplitAt, []byte(row))
 	}
