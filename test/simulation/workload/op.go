@@ -161,6 +161,7 @@ const (
 	DeleteRow      ChangeKind = "delete row"
 	Increment      ChangeKind = "increment"
 	Append         ChangeKind = "append"
+	Operand        ChangeKind = "operand" // N is added to the cell of an aggregate family with the timestamp At
 )
 
 // Change is a part of a mutation or a rule. Column is a family for DeleteCells.
@@ -169,8 +170,8 @@ type Change struct {
 	Column string
 	// Value is the name of the value that is set, or the bytes that are appended.
 	Value string
-	N     int64 // of an Increment
-	// At is the timestamp of a Set, see Cell.Stamps; 0 means the server's. From and To are the bounds of DeleteVersions: math.MinInt64 and
+	N     int64 // of an Increment or an Operand
+	// At is the timestamp of an Operand or a Set, see Cell.Stamps; 0 means the server's. From and To are the bounds of DeleteVersions: math.MinInt64 and
 	// math.MaxInt64 mean none.
 	At, From, To int64
 }

@@ -20,7 +20,8 @@ const (
 	Counters    Feature = "counters"
 	Appends     Feature = "appends"
 	Deletes     Feature = "deletes"
-	Stamps      Feature = "stamps" // timestamps that clients set, and several changes of a column
+	Stamps      Feature = "stamps"     // timestamps that clients set, and several changes of a column
+	Aggregates  Feature = "aggregates" // families of sums, minima and maxima
 	Scans       Feature = "scans"
 	Files       Feature = "files"
 	Locks       Feature = "locks"
@@ -73,6 +74,7 @@ var features = []struct {
 	{Rights, 60, 20, true},
 	{Quotas, 40, 4, true},
 	{Clears, 50, 8, false},
+	{Aggregates, 50, 100, false},
 }
 
 // Weighted is a feature that is on, with its weight among the operations.
@@ -139,6 +141,9 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 	}
 	for i := range 1 + r.IntN(6) {
 		p.Tables = append(p.Tables, newTable(r, i))
+		if families := newAggregates(r); p.Has(Aggregates) {
+			p.Tables[i].Families = append(p.Tables[i].Families, families...)
+		}
 	}
 	return p
 }

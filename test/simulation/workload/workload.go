@@ -154,7 +154,7 @@ func (c *worker) do(all context.Context, f Feature) {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	switch f {
-	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Scans:
+	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Aggregates, Scans:
 		c.rows.do(ctx, f)
 	case Files, Locks, Ephemerals, Watches:
 		c.files.do(all, ctx, f)
