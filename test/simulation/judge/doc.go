@@ -40,4 +40,7 @@
 //	SJ15. Each row of a table that is restored from a backup is as it was at some moment between the request of the backup and the time at which it
 //	     was made (rows), and remains so: a restored table that no client writes is read the same each time, and so are all tables that are restored
 //	     from a backup. A backup that was made is listed and can be restored until its deletion is called (backups).
+//	SJ16. In each chain of tokens of a change stream each acknowledged mutation comes exactly once, as a whole, and one of unknown outcome at
+//	     most once. Those of a row come with growing numbers, in an order that their calls and returns permit. No other mutation comes. When a
+//	     call returns no change, all that was acknowledged before its call has come (change streams).
 package judge

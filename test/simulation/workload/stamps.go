@@ -82,7 +82,7 @@ func (h *History) add(m *client.RowMutation, x Change) {
 	switch x.Kind {
 	case Set:
 		contents := Contents
-		if isLog(x.Column) {
+		if IsLog(x.Column) {
 			contents = func(entry string) []byte { return []byte(entry) }
 		}
 		if x.At == 0 {
