@@ -59,6 +59,7 @@ var parts = map[string]map[string][]string{
 		"sched":           {},
 		"budget":          {"sstable"},
 		"deletion":        {},
+		"heat":            {},
 		"gcpolicy":        {},
 		"tombstone":       {},
 		"storage":         {"commitlog", "sstable"},
