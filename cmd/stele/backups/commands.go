@@ -3,6 +3,7 @@ package backups
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,14 +22,19 @@ func Commands(a *cli.App) []*cobra.Command {
 		Long: `Make, list, restore and delete backups of tables. Backups are kept in the cluster itself:
 they protect from mistaken changes and drops, not from the loss of the cluster. They
 copy no data. A backup keeps the immutable files that a table has at that time, which
-takes seconds and no space at first, and more as the table changes.`,
+takes seconds and no space at first, and more as the table changes.
+
+With --to and --from, backups are copied to a directory outside the cluster, and restored
+from there, also into another cluster.`,
 		Example: `  stele backup create webtable --keep 7d
   stele backup list
-  stele backup restore 20261127-194512-3f9a01 --as webtable-old`,
+  stele backup restore 20261127-194512-3f9a01 --as webtable-old
+  stele backup create --all --to /mnt/backups
+  stele backup restore 20261127-194512-3f9a01 webtable --from /mnt/backups`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(createCommand(a), listCommand(a), describeCommand(a), restoreCommand(a), deleteCommand(a))
+	cmd.AddCommand(createCommand(a), copyCommand(a), listCommand(a), describeCommand(a), verifyCommand(a), restoreCommand(a), deleteCommand(a))
 	return []*cobra.Command{cmd}
 }
 
@@ -37,14 +43,18 @@ command is in it, and each row as it was at some moment until the command return
 Tables can be used meanwhile.
 
 The cluster makes the backup: if the command is interrupted, it goes on. It is kept until
-it is deleted, or for the time of --keep.`
+it is deleted, or for the time of --keep.
+
+With --to it is also copied to a directory outside the cluster: see "stele backup copy".
+Without --keep, the backup inside the cluster is then deleted.`
 
 const createExample = `  stele backup create webtable
   stele backup create webtable users --keep 30d
-  stele backup create --all --keep 7d --json`
+  stele backup create --all --keep 7d --json
+  stele backup create --all --to /mnt/backups`
 
 func createCommand(a *cli.App) *cobra.Command {
-	all, noWait, keep := false, false, time.Duration(0)
+	all, noWait, keep, to := false, false, time.Duration(0), ""
 	cmd := &cobra.Command{
 		Use:               "create TABLE...|--all",
 		Short:             "Make a backup of tables",
@@ -55,10 +65,16 @@ func createCommand(a *cli.App) *cobra.Command {
 			if err := checkCreate(args, all, keep); err != nil {
 				return err
 			}
+			if to != "" && noWait {
+				return cli.Usagef("omit --no-wait", "--to copies a backup that is made")
+			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				id, err := c.Backups().Create(ctx, keep, args...)
 				if err != nil {
 					return err
+				}
+				if to != "" {
+					return createOutside(ctx, a, c, id, to, keep)
 				}
 				return report(ctx, a, c, id, noWait)
 			})
@@ -66,6 +82,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "make a backup of all tables")
+	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster")
 	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is made")
 	f.Var((*cli.PositiveDurationFlag)(&keep), "keep", "delete the backup after this `duration` (default: keep it until it is deleted)")
 	return cmd
@@ -84,6 +101,29 @@ func checkCreate(tables []string, all bool, keep time.Duration) error {
 	return nil
 }
 
+// wait waits for a new backup.
+func wait(ctx context.Context, a *cli.App, c *client.Client, id string) (*client.Backup, error) {
+	began := time.Now()
+	stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %v", id, time.Since(began).Round(time.Second)) })
+	b, err := c.Backups().Wait(ctx, id)
+	if stop(); err != nil {
+		return nil, cli.WithHint(err, fmt.Sprintf(`"stele backup describe %[1]s" shows its state, "stele backup delete %[1]s" cancels it`, id))
+	}
+	return b, nil
+}
+
+// createOutside copies a new backup to a directory. It deletes the backup inside the cluster unless that is to be kept.
+func createOutside(ctx context.Context, a *cli.App, c *client.Client, id, to string, keep time.Duration) error {
+	b, err := wait(ctx, a, c, id)
+	if err != nil {
+		return err
+	}
+	if err := copyOut(ctx, a, c, b, to); err != nil || keep > 0 {
+		return err
+	}
+	return c.Backups().Delete(ctx, id)
+}
+
 // report waits for a new backup, unless it shall not, and prints it.
 func report(ctx context.Context, a *cli.App, c *client.Client, id string, noWait bool) error {
 	var b *client.Backup
@@ -91,13 +131,10 @@ func report(ctx context.Context, a *cli.App, c *client.Client, id string, noWait
 	if noWait {
 		b, err = c.Backups().Find(ctx, id)
 	} else {
-		began := time.Now()
-		stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %v", id, time.Since(began).Round(time.Second)) })
-		b, err = c.Backups().Wait(ctx, id)
-		stop()
+		b, err = wait(ctx, a, c, id)
 	}
 	if err != nil {
-		return cli.WithHint(err, fmt.Sprintf(`"stele backup describe %[1]s" shows its state, "stele backup delete %[1]s" cancels it`, id))
+		return err
 	}
 	if a.JSON {
 		return a.PrintJSON(jsonOf(b))
@@ -120,11 +157,13 @@ type backupJSON struct {
 	Created string   `json:"created"`
 	Ended   string   `json:"ended,omitempty"`
 	Expires string   `json:"expires,omitempty"`
+	Copied  string   `json:"copied,omitempty"` // in a directory
 	By      string   `json:"by,omitempty"`
 	Error   string   `json:"error,omitempty"`
 	Tables  []string `json:"tables"`
 	Tablets int64    `json:"tablets"`
 	Bytes   int64    `json:"bytes"`
+	Files   int64    `json:"files,omitempty"` // in a directory
 }
 
 func moment(ms int64) string {
@@ -140,15 +179,21 @@ func jsonOf(b *client.Backup) backupJSON {
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	from := ""
+	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the backups",
-		Long:    `List the backups, the oldest first. The caller needs the right read on the cluster.`,
+		Long: `List the backups in the cluster, the oldest first, or with --from those in a directory.
+The caller needs the right read on the cluster. --from needs no cluster.`,
 		Example: `  stele backup list
-  stele backup list --json`,
+  stele backup list --json
+  stele backup list --from /mnt/backups`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				return listFrom(a, from)
+			}
 			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Backup, error) { return c.Backups().List(ctx) })
 			if err != nil {
 				return err
@@ -156,6 +201,8 @@ func listCommand(a *cli.App) *cobra.Command {
 			return printBackups(a, all)
 		},
 	}
+	fromFlag(cmd, &from)
+	return cmd
 }
 
 // tablesShown is how many names of tables a row of the list has.
@@ -171,11 +218,7 @@ func printBackups(a *cli.App, all []client.Backup) error {
 			}
 			continue
 		}
-		names := strings.Join(b.Tables[:min(len(b.Tables), tablesShown)], ", ")
-		if more := len(b.Tables) - tablesShown; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
-		g.Add(b.ID, b.State, moment(b.CreatedMS), cli.OrElse(moment(b.ExpiresMS), "-"), names, cli.FormatCount(b.Tablets), cli.FormatSize(b.Bytes))
+		g.Add(b.ID, b.State, moment(b.CreatedMS), cli.OrElse(moment(b.ExpiresMS), "-"), shownTables(b.Tables), cli.FormatCount(b.Tablets), cli.FormatSize(b.Bytes))
 	}
 	if a.JSON {
 		return nil
@@ -183,33 +226,49 @@ func printBackups(a *cli.App, all []client.Backup) error {
 	return a.Print(g)
 }
 
+// shownTables returns the first names of tables.
+func shownTables(tables []string) string {
+	names := strings.Join(tables[:min(len(tables), tablesShown)], ", ")
+	if more := len(tables) - tablesShown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return names
+}
+
 func describeCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	from := ""
+	cmd := &cobra.Command{
 		Use:     "describe ID",
 		Aliases: []string{"show"},
 		Short:   "Show a backup",
 		Long:    `Show a backup: its state, why it is not made or has failed, and its tables.`,
-		Example: `  stele backup describe 20261127-194512-3f9a01`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  stele backup describe 20261127-194512-3f9a01
+  stele backup describe 20261127-194512-3f9a01 --from /mnt/backups`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if from != "" {
+				return describeFrom(a, args[0], from)
+			}
 			b, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Backup, error) {
 				return c.Backups().Find(ctx, args[0])
 			})
 			if err != nil {
 				return err
 			}
-			return printBackup(a, b)
+			return printBackup(a, jsonOf(b))
 		},
 	}
+	fromFlag(cmd, &from)
+	return cmd
 }
 
-func printBackup(a *cli.App, b *client.Backup) error {
+func printBackup(a *cli.App, b backupJSON) error {
 	if a.JSON {
-		return a.PrintJSON(jsonOf(b))
+		return a.PrintJSON(b)
 	}
 	g := cli.NewGrid("BACKUP", b.ID)
 	for _, x := range [][2]string{
-		{"state", b.State}, {"error", b.Error}, {"created", moment(b.CreatedMS)}, {"ended", moment(b.EndedMS)}, {"expires", moment(b.ExpiresMS)}, {"by", b.By},
+		{"state", b.State}, {"error", b.Error}, {"created", b.Created}, {"ended", b.Ended}, {"expires", b.Expires}, {"copied", b.Copied}, {"by", b.By},
 		{"tables", strings.Join(b.Tables, ", ")}, {"tablets", cli.FormatCount(b.Tablets)}, {"size", cli.FormatSize(b.Bytes)},
 	} {
 		g.Add(x[0], cli.OrElse(x[1], "-"))
@@ -221,13 +280,17 @@ const restoreLong = `Restore a table from a backup, as a new table, whose name m
 table before, or restore under another name. No data is copied, so that the new table is
 served within seconds.
 
-The new table has the schema of that time. Its rights and owner are those of a new table.`
+The new table has the schema of that time. Its rights and owner are those of a new table.
+
+With --from the backup is in a directory, and all of it is uploaded first, also if the
+cluster is another one than that of the backup, or has another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
-  stele backup restore 20261127-194512-3f9a01 webtable --as webtable`
+  stele backup restore 20261127-194512-3f9a01 webtable --as webtable
+  stele backup restore 20261127-194512-3f9a01 webtable --from /mnt/backups`
 
 func restoreCommand(a *cli.App) *cobra.Command {
-	as := ""
+	as, from := "", ""
 	cmd := &cobra.Command{
 		Use:     "restore ID [TABLE] [--as NAME]",
 		Short:   "Restore a table from a backup",
@@ -235,6 +298,11 @@ func restoreCommand(a *cli.App) *cobra.Command {
 		Example: restoreExample,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if from != "" {
+				return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+					return restoreFrom(ctx, a, c, args, as, from)
+				})
+			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				name, err := tableOf(ctx, c, args)
 				if err != nil {
@@ -245,6 +313,7 @@ func restoreCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "`name` of the new table (default: that of the table in the backup)")
+	fromFlag(cmd, &from)
 	return cmd
 }
 
@@ -257,10 +326,20 @@ func tableOf(ctx context.Context, c *client.Client, args []string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if len(b.Tables) != 1 {
-		return "", cli.Usagef("name the table", "backup %s has %d tables", b.ID, len(b.Tables))
+	return chooseTable(b.ID, b.Tables, nil)
+}
+
+// chooseTable returns the table of a backup that an argument names, or its only one.
+func chooseTable(id string, tables, arg []string) (string, error) {
+	switch {
+	case len(arg) > 0 && slices.Contains(tables, arg[0]):
+		return arg[0], nil
+	case len(arg) > 0:
+		return "", cli.NotFoundf("it has "+shownTables(tables), "backup %s has no table %s", id, cli.EscapeText(arg[0]))
+	case len(tables) != 1:
+		return "", cli.Usagef("name the table", "backup %s has %d tables", id, len(tables))
 	}
-	return b.Tables[0], nil
+	return tables[0], nil
 }
 
 func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as string) error {
@@ -276,15 +355,21 @@ func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as str
 }
 
 func deleteCommand(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	from := ""
+	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Aliases: []string{"rm"},
 		Short:   "Delete backups",
 		Long: `Delete backups, or cancel those that are being made. Restored tables are not affected.
-Space is freed by the next garbage collections.`,
-		Example: `  stele backup delete 20261127-194512-3f9a01`,
-		Args:    cobra.MinimumNArgs(1),
+Space is freed by the next garbage collections. In a directory it is freed at once, and
+unfinished copies can be deleted, too.`,
+		Example: `  stele backup delete 20261127-194512-3f9a01
+  stele backup delete 20261127-194512-3f9a01 --from /mnt/backups`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if from != "" {
+				return deleteFrom(a, args, from)
+			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				for _, id := range args {
 					if err := c.Backups().Delete(ctx, id); err != nil {
@@ -296,4 +381,6 @@ Space is freed by the next garbage collections.`,
 			})
 		},
 	}
+	fromFlag(cmd, &from)
+	return cmd
 }

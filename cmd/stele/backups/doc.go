@@ -1,2 +1,3 @@
-// Package backups has the command backup: backups of tables inside the cluster (package node/backups).
+// Package backups has the command backup: backups of tables inside the cluster (package node/backups), and in a
+// directory outside it (package internal/backupdir).
 package backups

@@ -1,0 +1,308 @@
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/backupdir"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+const copyLong = `Copy a backup out of the cluster, to a directory: of another disk, or of a file server.
+The directory may have backups of other times and of other clusters. Files that an
+earlier backup in it has are not copied again. A directory that does not exist is
+created, but not its parent.
+
+The backup is listed in the directory when it is whole and durable. If the command is
+interrupted, run it again: it continues.`
+
+const copyExample = `  stele backup copy 20261127-194512-3f9a01 --to /mnt/backups
+  stele backup create --all --to /mnt/backups`
+
+func copyCommand(a *cli.App) *cobra.Command {
+	to := ""
+	cmd := &cobra.Command{
+		Use:     "copy ID --to DIR",
+		Short:   "Copy a backup to a directory outside the cluster",
+		Long:    copyLong,
+		Example: copyExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if to == "" {
+				return cli.Usagef("for example: stele backup copy ID --to /mnt/backups", "--to is missing")
+			}
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				b, err := c.Backups().Wait(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return copyOut(ctx, a, c, b, to)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "`directory` of backups")
+	return cmd
+}
+
+// copyOut copies a backup to a directory, and prints it.
+func copyOut(ctx context.Context, a *cli.App, c *client.Client, b *client.Backup, to string) error {
+	d, err := backupdir.Create(vfs.OS(), to)
+	if err != nil {
+		return explain(err, to)
+	}
+	p, stop := showMoves(a, "copying "+b.ID)
+	x, err := d.Copy(ctx, c.Backups(), b, p)
+	took := stop()
+	if err != nil {
+		if err = explain(err, to); cli.FaultOf(err).Hint == "" {
+			err = cli.WithHint(err, fmt.Sprintf(`"stele backup copy %s --to %s" continues`, b.ID, to))
+		}
+		return err
+	}
+	if a.JSON {
+		return a.PrintJSON(jsonOfCopy(x))
+	}
+	if _, err := fmt.Fprintln(a.Out, x.ID); err != nil {
+		return err
+	}
+	a.Notef("copied %s in %v; %s were in the directory", rateOf(p.Moved(), took), took, cli.FormatSize(p.Total()-p.Moved()))
+	return nil
+}
+
+// showMoves shows the progress of a copy until stop, which returns how long it took.
+func showMoves(a *cli.App, what string) (p *backupdir.Progress, stop func() time.Duration) {
+	p, began := &backupdir.Progress{}, time.Now()
+	end := a.StartTicker(func() string {
+		return fmt.Sprintf("%s: %s of %s, %s", what, cli.FormatSize(p.Done()), cli.FormatSize(p.Total()), rateOf(p.Moved(), time.Since(began)))
+	})
+	return p, func() time.Duration {
+		end()
+		return max(time.Since(began).Round(time.Millisecond), time.Millisecond)
+	}
+}
+
+// rateOf returns bytes and their rate as text.
+func rateOf(n int64, took time.Duration) string {
+	return fmt.Sprintf("%s, %s/s", cli.FormatSize(n), cli.FormatSize(int64(float64(n)/took.Seconds())))
+}
+
+// explain adds exit codes and hints to errors of directories of backups.
+func explain(err error, dir string) error {
+	var busy *backupdir.BusyError
+	var corrupt *backupdir.CorruptError
+	var later *backupdir.FormatError
+	switch {
+	case errors.Is(err, backupdir.ErrNoBackup):
+		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: fmt.Sprintf(`"stele backup list --from %s" shows the backups with their ids`, dir)}
+	case errors.As(err, &busy):
+		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "retry when it is done"}
+	case errors.As(err, &corrupt):
+		return &cli.Fault{Code: cli.ExitUnhealthy, Err: err, Hint: repairHint(dir)}
+	case errors.As(err, &later):
+		return &cli.Fault{Code: cli.ExitUsage, Err: err}
+	}
+	return err
+}
+
+func repairHint(dir string) string {
+	return fmt.Sprintf(`restore the file from another replica of the directory; or remove it, and copy the backup again if the cluster has it still: "stele backup copy ID --to %s"`, dir)
+}
+
+// open opens a directory of backups.
+func open(from string) (*backupdir.Dir, error) {
+	d, err := backupdir.Open(vfs.OS(), from)
+	if err != nil {
+		return nil, explain(err, from)
+	}
+	return d, nil
+}
+
+// jsonOfCopy is the --json form of a backup in a directory.
+func jsonOfCopy(b *backupdir.Backup) backupJSON {
+	return backupJSON{ID: b.ID, State: "copied", Created: moment(b.Created.UnixMilli()), Copied: moment(b.Copied.UnixMilli()),
+		Tables: append([]string{}, b.Tables...), Tablets: b.Tablets, Bytes: b.Bytes, Files: int64(len(b.Files))}
+}
+
+// listFrom lists the backups of a directory.
+func listFrom(a *cli.App, from string) error {
+	d, err := open(from)
+	if err != nil {
+		return err
+	}
+	all, err := d.List()
+	if err != nil {
+		return err
+	}
+	unfinished, err := d.Unfinished()
+	if err != nil {
+		return err
+	}
+	g := cli.NewGrid("ID", "STATE", "CREATED", "COPIED", "TABLES", "TABLETS", "SIZE")
+	for _, e := range all {
+		x := backupJSON{ID: e.ID, State: "damaged"}
+		if e.Err != nil {
+			x.Error = e.Err.Error()
+			a.Notef("backup %s: %v", e.ID, e.Err)
+		} else {
+			x = jsonOfCopy(e.Backup)
+		}
+		if a.JSON {
+			if err := a.PrintJSON(x); err != nil {
+				return err
+			}
+			continue
+		}
+		g.Add(x.ID, x.State, cli.OrElse(x.Created, "-"), cli.OrElse(x.Copied, "-"), shownTables(x.Tables), cli.FormatCount(x.Tablets), cli.FormatSize(x.Bytes))
+	}
+	for _, id := range unfinished {
+		a.Notef(`the copy of %[1]s was interrupted, or is at work: "stele backup copy %[1]s --to %[2]s" continues`, id, from)
+	}
+	if a.JSON {
+		return nil
+	}
+	return a.Print(g)
+}
+
+// describeFrom prints a backup of a directory.
+func describeFrom(a *cli.App, id, from string) error {
+	d, err := open(from)
+	if err != nil {
+		return err
+	}
+	b, err := d.Find(id)
+	if err != nil {
+		return explain(err, from)
+	}
+	return printBackup(a, jsonOfCopy(b))
+}
+
+// deleteFrom deletes backups of a directory.
+func deleteFrom(a *cli.App, ids []string, from string) error {
+	d, err := open(from)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		freed, err := d.Delete(id)
+		if err != nil {
+			return explain(err, from)
+		}
+		a.Notef("backup %s is deleted, and %s freed", id, cli.FormatSize(freed.Bytes))
+	}
+	return nil
+}
+
+const verifyLong = `Read each byte of backups in a directory, and compare checksums. Without ids all backups
+are verified. Damaged files are printed, and the exit code is then 5.
+
+"stele blob fsck" verifies backups inside the cluster.`
+
+func verifyCommand(a *cli.App) *cobra.Command {
+	from := ""
+	cmd := &cobra.Command{
+		Use:   "verify [ID...] --from DIR",
+		Short: "Verify backups in a directory",
+		Long:  verifyLong,
+		Example: `  stele backup verify --from /mnt/backups
+  stele backup verify 20261127-194512-3f9a01 --from /mnt/backups`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from == "" {
+				return cli.Usagef(`for backups inside the cluster use "stele blob fsck"`, "--from is missing")
+			}
+			ctx, cancel := a.Within(cmd, cli.NoTimeout)
+			defer cancel()
+			return verifyFrom(ctx, a, args, from)
+		},
+	}
+	fromFlag(cmd, &from)
+	return cmd
+}
+
+func fromFlag(cmd *cobra.Command, from *string) {
+	cmd.Flags().StringVar(from, "from", "", "use the backups in this `directory`, outside the cluster")
+}
+
+func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string) error {
+	d, err := open(from)
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		all, err := d.List()
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			ids = append(ids, e.ID)
+		}
+	}
+	damaged := 0
+	p, stop := showMoves(a, "verifying")
+	err = d.Verify(ctx, ids, p, func(id string, err *backupdir.CorruptError) {
+		damaged++
+		a.Notef("backup %s: %v", id, err)
+	})
+	took := stop()
+	if err != nil {
+		return explain(err, from)
+	}
+	if a.JSON {
+		if err := a.PrintJSON(map[string]any{"backups": len(ids), "damaged": damaged, "bytes": p.Total(), "read": p.Moved()}); err != nil {
+			return err
+		}
+	}
+	if damaged > 0 {
+		return &cli.Fault{Code: cli.ExitUnhealthy, Err: fmt.Errorf("%s damaged", cli.Plural(int64(damaged), "file")), Hint: repairHint(from)}
+	}
+	a.Notef("%s whole: read %s", cli.Plural(int64(len(ids)), "backup"), rateOf(p.Moved(), took))
+	return nil
+}
+
+// restoreFrom restores a table of a backup in a directory. args are the id, and the table if there are several.
+func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, args []string, as, from string) error {
+	d, err := open(from)
+	if err != nil {
+		return err
+	}
+	b, err := d.Find(args[0])
+	if err != nil {
+		return explain(err, from)
+	}
+	name, err := chooseTable(b.ID, b.Tables, args[1:])
+	if err != nil {
+		return err
+	}
+	as = cli.OrElse(as, name)
+	if err := checkFree(ctx, c, as); err != nil {
+		return err
+	}
+	p, stop := showMoves(a, "uploading "+b.ID)
+	id, err := d.Import(ctx, backupdir.TargetOf(c), b.ID, p)
+	took := stop()
+	if err != nil {
+		return explain(err, from)
+	}
+	a.Notef("uploaded %s", rateOf(p.Moved(), took))
+	if err := restore(ctx, a, c, id, name, as); err != nil {
+		return cli.WithHint(err, fmt.Sprintf(`the backup is in the cluster for a day: "stele backup restore %s %s --as NAME"`, id, name))
+	}
+	return c.Backups().Delete(ctx, id) // the table has its files
+}
+
+// checkFree checks that a table can have that name, before much is uploaded.
+func checkFree(ctx context.Context, c *client.Client, name string) error {
+	_, err := c.Tables().Describe(ctx, name)
+	switch {
+	case err == nil:
+		return cli.Conflictf(fmt.Sprintf(`restore under another name by --as, or drop it: "stele table drop %s"`, name), "table %s exists", cli.EscapeText(name))
+	case errors.Is(err, client.ErrNoTable):
+		return nil
+	}
+	return err
+}

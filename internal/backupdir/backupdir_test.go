@@ -1,0 +1,559 @@
+package backupdir
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// cluster is a cluster with backups, as a source and a target.
+type cluster struct {
+	mu      sync.Mutex
+	backups map[string][]client.BackupFile
+	content map[string][]byte // of files, by id
+	reads   int
+	fail    error // of reads
+
+	staged   map[string][]byte
+	imported map[string][]byte // contents by the ids that they had
+}
+
+func newCluster() *cluster {
+	return &cluster{backups: map[string][]client.BackupFile{}, content: map[string][]byte{}, staged: map[string][]byte{}}
+}
+
+// add makes a backup of files that have these contents. The ids of files are made of their contents.
+func (c *cluster) add(id string, contents ...string) *client.Backup {
+	b := &client.Backup{ID: id, State: "made", CreatedMS: 1000, Tables: []string{"t"}, Tablets: 1}
+	for _, x := range contents {
+		f := client.BackupFile{ID: hashOf([]byte("id " + x))[:fileIDDigits], Bytes: int64(len(x)), Check: hashOf([]byte(x))[:checkDigits]}
+		c.content[f.ID] = []byte(x)
+		c.backups[id] = append(c.backups[id], f)
+		b.Bytes += f.Bytes
+	}
+	return b
+}
+
+func (c *cluster) Files(_ context.Context, id string, each func(*client.BackupFile) error) error {
+	for _, f := range c.backups[id] {
+		if err := each(&f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) Read(ctx context.Context, _ string, f *client.BackupFile, p []byte, off int64) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	if err := errors.Join(c.fail, ctx.Err()); err != nil {
+		return 0, err
+	}
+	return copy(p, c.content[f.ID][off:]), nil
+}
+
+func (c *cluster) PutStaged(_ context.Context, _ string, r io.Reader) (client.BlobInfo, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return client.BlobInfo{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := fmt.Sprintf("%032x", rand.Uint64())
+	c.staged[id] = b
+	return client.BlobInfo{ID: id}, nil
+}
+
+func (c *cluster) Delete(_ context.Context, id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.staged, id)
+	return nil
+}
+
+func (c *cluster) Import(_ context.Context, manifest, files string) (string, error) {
+	c.imported = map[string][]byte{}
+	for pair := range slices.Chunk(c.staged[files], fileIDDigits) {
+		old, id := hex.EncodeToString(pair[:fileIDDigits/2]), hex.EncodeToString(pair[fileIDDigits/2:])
+		c.imported[old] = c.staged[id]
+	}
+	if c.staged[manifest] == nil {
+		return "", errors.New("no manifest")
+	}
+	return "imported", nil
+}
+
+// env is a directory in memory, and a cluster.
+type env struct {
+	t  *testing.T
+	fs *vfs.Mem
+	c  *cluster
+}
+
+func newEnv(t *testing.T) *env {
+	e := &env{t, vfs.NewMem(vfs.MemOptions{}), newCluster()}
+	if err := errors.Join(e.fs.MkdirAll("/nfs"), e.fs.SyncDir("/")); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (e *env) dir() *Dir {
+	e.t.Helper()
+	d, err := Create(e.fs, "/nfs/backups")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return d
+}
+
+func (e *env) copy(b *client.Backup) error {
+	d, err := Create(e.fs, "/nfs/backups")
+	if err == nil {
+		_, err = d.Copy(e.t.Context(), e.c, b, &Progress{})
+	}
+	return err
+}
+
+func (e *env) mustCopy(b *client.Backup) {
+	e.t.Helper()
+	if err := e.copy(b); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// check checks that each listed backup is whole (BD1), and that it can be imported with the contents that it has in the cluster.
+func (e *env) check() (listed []string) {
+	e.t.Helper()
+	d := e.dir()
+	all, err := d.List()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, x := range all {
+		if x.Err != nil {
+			e.t.Fatalf("backup %s: %v", x.ID, x.Err)
+		}
+		listed = append(listed, x.ID)
+		if _, err := d.Import(e.t.Context(), e.c, x.ID, &Progress{}); err != nil {
+			e.t.Fatalf("import %s: %v", x.ID, err)
+		}
+		if len(e.c.staged) > 0 {
+			e.t.Fatalf("an import leaves %d staged blobs", len(e.c.staged))
+		}
+		want := map[string][]byte{}
+		for _, f := range e.c.backups[x.ID] {
+			want[f.ID] = e.c.content[f.ID]
+		}
+		if !maps.EqualFunc(e.c.imported, want, bytes.Equal) {
+			e.t.Fatalf("the import of %s has %d files, want %d, or other contents", x.ID, len(e.c.imported), len(want))
+		}
+	}
+	return listed
+}
+
+// TestCopy (BD1): what is copied is listed, and imported with equal contents. A later copy reads only what is new.
+func TestCopy(t *testing.T) {
+	e := newEnv(t)
+	large := strings.Repeat("large ", 600_000)
+	e.mustCopy(e.c.add("b1", "manifest 1", "one", "two", "", large))
+	if reads := e.c.reads; reads != 3+4 {
+		t.Errorf("%d reads", reads)
+	}
+	e.c.reads = 0
+	e.mustCopy(e.c.add("b2", "manifest 2", "one", "three", large))
+	if e.c.reads != 2 {
+		t.Errorf("%d reads, want those of a manifest and a file", e.c.reads)
+	}
+	if got := e.check(); !slices.Equal(got, []string{"b1", "b2"}) {
+		t.Errorf("listed: %v", got)
+	}
+	if left, err := e.dir().Unfinished(); len(left) > 0 || err != nil {
+		t.Errorf("unfinished: %v, %v", left, err)
+	}
+	b, err := e.dir().Find("b2")
+	if err != nil || b.Created.UnixMilli() != 1000 || !slices.Equal(b.Tables, []string{"t"}) || b.Bytes == 0 || len(b.Files) != 4 {
+		t.Errorf("found %+v, %v", b, err)
+	}
+	if _, err := e.dir().Find("../b2"); !errors.Is(err, ErrNoBackup) {
+		t.Errorf("an id with a path: %v", err)
+	}
+	if _, err := Create(e.fs, "/elsewhere/backups"); err == nil {
+		t.Error("a directory is created below one that does not exist")
+	}
+}
+
+// TestKilledCopies (BD1, BD2) cuts the power at each change of the directory, and continues the copy. In between nothing is listed that is
+// not whole, and a copy that the process alone has survived reads no object twice.
+func TestKilledCopies(t *testing.T) {
+	seed := testseed.New(t)
+	for _, power := range []bool{false, true} {
+		for cut, done := int64(1), false; !done; cut++ {
+			e := newEnv(t)
+			e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
+			b := e.c.add("b2", "manifest 2", "two", "three", "four")
+			e.c.reads = 0
+			from := e.fs.Ops()
+			e.fs.SetHook(func(op vfs.Op) error {
+				if op.N >= from+cut {
+					return vfs.ErrPowerCut
+				}
+				return nil
+			})
+			done = e.copy(b) == nil && e.fs.Ops() < from+cut
+			e.fs.SetHook(nil)
+			if e.fs.ReleaseLocks(); power {
+				e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut))))
+			}
+			if got := e.check(); !slices.Contains(got, "b1") || len(got) == 1 && done {
+				t.Fatalf("after a cut at change %d there are %v", cut, got)
+			}
+			e.mustCopy(b)
+			if got := e.check(); len(got) != 2 {
+				t.Fatalf("after a cut at change %d and another copy there are %v", cut, got)
+			}
+			if _, err := e.dir().Delete("b1"); err != nil {
+				t.Fatal(err)
+			}
+			if got := e.check(); !slices.Equal(got, []string{"b2"}) {
+				t.Fatalf("after the deletion of b1 there are %v", got)
+			}
+		}
+	}
+}
+
+// interrupt copies all files of a backup but the last, which ends early.
+func (e *env) interrupt(b *client.Backup) {
+	e.t.Helper()
+	d, files := e.dir(), e.c.backups[b.ID]
+	last := sourceEnd{e.c, files[len(files)-1].ID, func() {
+		for {
+			if all, err := d.readPartial(b.ID); err != nil || len(all) == len(files)-1 {
+				return
+			}
+			runtime.Gosched()
+		}
+	}}
+	if _, err := d.Copy(e.t.Context(), last, b, &Progress{}); err == nil {
+		e.t.Fatal("a file that ends early is copied")
+	}
+}
+
+// sourceEnd has a file that ends early, after a function.
+type sourceEnd struct {
+	*cluster
+	id    string
+	after func()
+}
+
+func (s sourceEnd) Read(ctx context.Context, id string, f *client.BackupFile, p []byte, off int64) (int, error) {
+	if f.ID == s.id {
+		s.after()
+		return 0, nil
+	}
+	return s.cluster.Read(ctx, id, f, p, off)
+}
+
+// TestResume (BD2): a copy that the cluster interrupts continues with the files that are missing.
+func TestResume(t *testing.T) {
+	e := newEnv(t)
+	b := e.c.add("b1", "manifest 1", "one", "two", "three")
+	e.interrupt(b)
+	if got := e.check(); len(got) != 0 {
+		t.Errorf("listed: %v", got)
+	}
+	e.c.reads = 0
+	e.mustCopy(b)
+	if e.c.reads != 1 {
+		t.Errorf("%d reads, want that of the last file", e.c.reads)
+	}
+	e.check()
+}
+
+// TestDelete (BD3): a deletion keeps what other backups and unfinished copies need. Cut at each change, it leaves whole backups, and the next
+// one frees what is left.
+func TestDelete(t *testing.T) {
+	seed := testseed.New(t)
+	for cut, done := int64(1), false; !done; cut++ {
+		e := newEnv(t)
+		e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
+		e.mustCopy(e.c.add("b2", "manifest 2", "two", "three"))
+		e.mustCopy(e.c.add("b3", "manifest 3"))
+		b4 := e.c.add("b4", "manifest 4", "four")
+		e.interrupt(b4)
+		from := e.fs.Ops()
+		e.fs.SetHook(func(op vfs.Op) error {
+			if op.N >= from+cut {
+				return vfs.ErrPowerCut
+			}
+			return nil
+		})
+		_, err := (&Dir{e.fs, "/nfs/backups"}).Delete("b1")
+		done = err == nil
+		e.fs.SetHook(nil)
+		e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut))))
+		if got := e.check(); !slices.Contains(got, "b2") || !slices.Contains(got, "b3") {
+			t.Fatalf("after a cut at change %d there are %v", cut, got)
+		}
+		if _, err := e.dir().Delete("b3"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.dir().Delete("b1"); err != nil && !errors.Is(err, ErrNoBackup) {
+			t.Fatal(err)
+		}
+		if got := e.objects(); got != 3 && got != 3+1 { // that of b4 may not have been durable
+			t.Fatalf("after a cut at change %d and other deletions there are %d objects", cut, got)
+		}
+	}
+}
+
+// TestDeleteKeepsUnfinished (BD3): a deletion keeps what an unfinished copy has stored, and that copy can be deleted, too.
+func TestDeleteKeepsUnfinished(t *testing.T) {
+	e := newEnv(t)
+	e.mustCopy(e.c.add("b1", "manifest 1", "one"))
+	b2 := e.c.add("b2", "manifest 2", "one", "two")
+	e.interrupt(b2)
+	if freed, err := e.dir().Delete("b1"); err != nil || freed.Objects != 1 || freed.Bytes != int64(len("manifest 1")) {
+		t.Errorf("the first deletion frees %+v, %v", freed, err)
+	}
+	e.c.reads = 0
+	e.mustCopy(b2)
+	if e.c.reads != 1 {
+		t.Errorf("%d reads, want that of the last file", e.c.reads)
+	}
+	b3 := e.c.add("b3", "manifest 3", "three")
+	e.interrupt(b3)
+	if freed, err := e.dir().Delete("b3"); err != nil || freed.Objects != 1 {
+		t.Errorf("the second deletion frees %+v, %v", freed, err)
+	}
+	if got := e.check(); !slices.Equal(got, []string{"b2"}) {
+		t.Errorf("listed: %v", got)
+	}
+}
+
+// objects returns the number of objects.
+func (e *env) objects() (n int) {
+	dirs, err := e.fs.ReadDir("/nfs/backups/objects")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		names, err := e.fs.ReadDir("/nfs/backups/objects/" + dir)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		n += len(names)
+	}
+	return n
+}
+
+// TestBusy: while a copy is at work, a deletion and another copy are refused, and do not disturb it.
+func TestBusy(t *testing.T) {
+	e := newEnv(t)
+	e.mustCopy(e.c.add("b0", "manifest 0", "one"))
+	b := e.c.add("b1", "manifest 1", "one", "two")
+	d, busy := e.dir(), &BusyError{}
+	refused := sourceFunc{e.c, func() {
+		if _, err := d.Delete("b0"); !errors.As(err, &busy) {
+			t.Errorf("a deletion meanwhile: %v", err)
+		}
+		if err := e.copy(e.c.add("b2", "manifest 2")); !errors.As(err, &busy) {
+			t.Errorf("another copy meanwhile: %v", err)
+		}
+	}}
+	if _, err := d.Copy(t.Context(), refused, b, &Progress{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.check(); !slices.Equal(got, []string{"b0", "b1"}) {
+		t.Errorf("listed: %v", got)
+	}
+}
+
+// sourceFunc calls a function before it lists files.
+type sourceFunc struct {
+	*cluster
+	f func()
+}
+
+func (s sourceFunc) Files(ctx context.Context, id string, each func(*client.BackupFile) error) error {
+	s.f()
+	return s.cluster.Files(ctx, id, each)
+}
+
+// change changes a file.
+func (e *env) change(name string, change func(b []byte) []byte) {
+	e.t.Helper()
+	f, err := e.fs.Open(name)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	b := make([]byte, size)
+	_, _ = f.ReadAt(b, 0)
+	b = change(b)
+	_, err = f.WriteAt(b, 0)
+	if err := errors.Join(err, f.Truncate(int64(len(b)))); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// TestDamage (BD3, BD4) changes each file of a directory, at each byte or a random one, cuts it off, and removes it. Damage is found with the
+// name of the file, by Verify and by an import, which leaves nothing. Nothing is deleted while a backup cannot be read.
+func TestDamage(t *testing.T) {
+	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
+	e := newEnv(t)
+	e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
+	e.mustCopy(e.c.add("b0", "manifest 0"))
+	b, err := e.dir().Find("b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{e.dir().manifestName("b1")}
+	for i := range b.Files {
+		names = append(names, e.dir().objectName(b.Files[i].SHA256))
+	}
+	whole := e.fs
+	for _, name := range names {
+		for what, change := range map[string]func(b []byte) []byte{
+			"changed": func(b []byte) []byte { b[rng.IntN(len(b))] ^= byte(1 + rng.IntN(127)); return b },
+			"cut":     func(b []byte) []byte { return b[:rng.IntN(len(b)-1)] },
+			"longer":  func(b []byte) []byte { return append(b, 'x') },
+			"empty":   func([]byte) []byte { return nil },
+		} {
+			for range 100 {
+				e.fs = whole.Crash(nil)
+				e.change(name, change)
+				e.damaged(what, name)
+			}
+		}
+	}
+	for _, name := range names[1:] {
+		e.fs = whole.Crash(nil)
+		if err := e.fs.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		e.damaged("removed", name)
+		e.mustCopy(e.c.add("b1")) // the cluster still has it
+		e.check()
+	}
+}
+
+// damaged checks that the damage of a file of b1 is found.
+func (e *env) damaged(what, name string) {
+	e.t.Helper()
+	d, found := e.dir(), false
+	names := func(err error) bool {
+		var corrupt *CorruptError
+		var newer *FormatError
+		return errors.As(err, &corrupt) && corrupt.File == name || errors.As(err, &newer) && newer.File == name
+	}
+	err := d.Verify(e.t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { found = found || names(err) })
+	if !found && !names(err) && e.changed("b1") {
+		e.t.Fatalf("%s %s is not found: %v", what, name, err)
+	}
+	if _, importErr := d.Import(e.t.Context(), e.c, "b1", &Progress{}); !names(importErr) && e.changed("b1") {
+		e.t.Fatalf("%s %s is imported: %v", what, name, importErr)
+	}
+	if len(e.c.staged) > 0 {
+		e.t.Fatalf("an import that failed leaves %d staged blobs", len(e.c.staged))
+	}
+	before := e.objects()
+	if _, deleteErr := d.Delete("b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
+		e.t.Fatalf("with %s %s a deletion ends with %v", what, name, deleteErr)
+	}
+}
+
+// changed reports whether a backup, as it is read, is another one, or not whole: bytes that mean nothing may change.
+func (e *env) changed(id string) bool {
+	b, err := e.dir().Find(id)
+	if err != nil {
+		return true
+	}
+	for i, f := range e.c.backups[id] {
+		name := e.dir().objectName(b.Files[i].SHA256)
+		same := false
+		e.change(name, func(b []byte) []byte { same = bytes.Equal(b, e.c.content[f.ID]); return b })
+		if !same || b.Files[i].ID != f.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// TestHostileManifests (BD4): manifests that are no manifests are errors that name them.
+func TestHostileManifests(t *testing.T) {
+	file := func(b *Backup) []byte {
+		raw, err := b.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	good := File{ID: strings.Repeat("0", fileIDDigits), Check: strings.Repeat("0", checkDigits), SHA256: strings.Repeat("0", sha256Digits)}
+	path, negative := good, good
+	path.SHA256, negative.Bytes = "../../../../"+strings.Repeat("a", sha256Digits-12), -1
+	for what, raw := range map[string][]byte{
+		"no file":         file(&Backup{ID: "b"}),
+		"another id":      file(&Backup{ID: "c", Files: []File{good}}),
+		"a path":          file(&Backup{ID: "b", Files: []File{path}}),
+		"a negative size": file(&Backup{ID: "b", Files: []File{negative}}),
+		"a file twice":    file(&Backup{ID: "b", Files: []File{good, good}}),
+		"null":            []byte("null"),
+		"depth":           []byte(`{"format":1,"backup":` + strings.Repeat("[", 1<<20)),
+		"two values":      append(file(&Backup{ID: "b", Files: []File{good}}), '{', '}'),
+	} {
+		var corrupt *CorruptError
+		if b, err := decode(raw, "b", "b.json"); !errors.As(err, &corrupt) || corrupt.File != "b.json" {
+			t.Errorf("%s: %+v, %v", what, b, err)
+		}
+	}
+	var newer *FormatError
+	if _, err := decode([]byte(`{"format":2,"anything":[]}`), "b", "b.json"); !errors.As(err, &newer) || newer.Format != 2 {
+		t.Errorf("a later format: %v", err)
+	}
+	if _, err := decode(file(&Backup{ID: "b", Files: []File{good}}), "b", "b.json"); err != nil {
+		t.Errorf("a manifest: %v", err)
+	}
+}
+
+// TestGolden: files are written as the specification shows, and as former versions did.
+func TestGolden(t *testing.T) {
+	b := &Backup{ID: "20261127-194512-3f9a01", Tables: []string{"web"}, Tablets: 1, Bytes: 4, Files: []File{{
+		ID: "3f9c0a5e8d7b41f2a6c4e1d09b8a7c65", Bytes: 4, Check: "9a3b00f1", SHA256: hashOf([]byte("stele"))}}}
+	const file = `{"id":"3f9c0a5e8d7b41f2a6c4e1d09b8a7c65","bytes":4,"check":"9a3b00f1","sha256":"` + goldenHash + `"}`
+	const inner = `{"id":"20261127-194512-3f9a01","created":"0001-01-01T00:00:00Z","copied":"0001-01-01T00:00:00Z","tables":["web"],` +
+		`"tablets":1,"bytes":4,"files":[` + file + `]}`
+	raw, err := b.encode()
+	if want := `{"format":1,"sha256":"` + goldenSum + `","backup":` + inner + "}\n"; err != nil || string(raw) != want {
+		t.Errorf("a backup is written as\n%s, want\n%s, %v", raw, want, err)
+	}
+	line, err := b.Files[0].line()
+	if want := file + " " + goldenCRC + "\n"; err != nil || string(line) != want {
+		t.Errorf("a file is written as\n%s, want\n%s, %v", line, want, err)
+	}
+}
+
+const (
+	goldenHash = "13d7643eb53d03476a6a6a48253810506ce74bc32507360fbb9982c997a383d6"
+	goldenSum  = "aee6c3134c5f0512cddeb96636c84823b30d85bbf6fda223bd6e0ebbfc9d9c5e"
+	goldenCRC  = "8654f033"
+)

@@ -1,0 +1,205 @@
+package backupdir
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// Source is the cluster that has a backup: client.Backups.
+type Source interface {
+	Files(ctx context.Context, id string, each func(*client.BackupFile) error) error
+	Read(ctx context.Context, id string, f *client.BackupFile, p []byte, off int64) (n int, err error)
+}
+
+// workers is the number of files that are copied at once. A node accepts 8 uploads of a user.
+const workers = 4
+
+// Progress counts the bytes of a copy, a verification or an import.
+type Progress struct {
+	total, done, moved atomic.Int64
+}
+
+// Total returns the bytes of all files; 0 until it is known.
+func (p *Progress) Total() int64 { return p.total.Load() }
+
+// Done returns the bytes of those that are done, including those that the directory had.
+func (p *Progress) Done() int64 { return p.done.Load() }
+
+// Moved returns the bytes that were read.
+func (p *Progress) Moved() int64 { return p.moved.Load() }
+
+func (p *Progress) add(n int64) {
+	p.done.Add(n)
+	p.moved.Add(n)
+}
+
+// copying is a copy at work.
+type copying struct {
+	d     *Dir
+	src   Source
+	id    string
+	known map[File]string // hashes of files that the directory may have, by the other fields
+	saved map[File]bool   // files that the record of this copy has
+	done  *partial
+	p     *Progress
+}
+
+// Copy copies a backup of a cluster, which is made, and returns it as it is listed. It continues an interrupted copy, and completes a
+// listed backup whose objects are missing. Errors: *BusyError, the source's, the file system's, ctx's. After an error the copy can be
+// continued.
+func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, p *Progress) (*Backup, error) {
+	if !validID(from.ID) {
+		return nil, fmt.Errorf("the id %.80q of the backup cannot be the name of a file", from.ID)
+	}
+	unlock, err := d.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock.Close()
+	if err := d.clearTemp(); err != nil {
+		return nil, err
+	}
+	c := &copying{d: d, src: src, id: from.ID, known: map[File]string{}, saved: map[File]bool{}, p: p}
+	if err := c.learn(); err != nil {
+		return nil, err
+	}
+	if c.done, err = d.openPartial(from.ID); err != nil {
+		return nil, err
+	}
+	defer c.done.close()
+	b := &Backup{ID: from.ID, Created: time.UnixMilli(from.CreatedMS).UTC(), Tables: from.Tables, Tablets: from.Tablets, Bytes: from.Bytes}
+	if b.Files, err = c.files(ctx); err != nil {
+		return nil, err
+	}
+	return b, d.list(b)
+}
+
+// learn finds the files that the directory may have. Backups that cannot be read count for nothing.
+func (c *copying) learn() error {
+	all, err := c.d.List()
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if e.Err == nil {
+			c.add(e.Backup.Files)
+		}
+	}
+	stored, err := c.d.readPartial(c.id)
+	c.add(stored)
+	for _, x := range stored {
+		c.saved[x] = true
+	}
+	return err
+}
+
+func (c *copying) add(files []File) {
+	for _, x := range files {
+		c.known[File{ID: x.ID, Bytes: x.Bytes, Check: x.Check}] = x.SHA256
+	}
+}
+
+// files copies the files that the directory does not have, and returns all.
+func (c *copying) files(ctx context.Context) ([]File, error) {
+	var all []File
+	var missing []client.BackupFile
+	var at []int // of the missing ones in all
+	err := c.src.Files(ctx, c.id, func(x *client.BackupFile) error {
+		f := File{ID: x.ID, Bytes: x.Bytes, Check: x.Check}
+		if err := f.check(); err != nil {
+			return err
+		}
+		c.p.total.Add(x.Bytes)
+		if sum := c.known[f]; sum != "" && c.d.has(sum, f.Bytes) {
+			f.SHA256 = sum
+			if err := c.reuse(&f); err != nil {
+				return err
+			}
+		} else {
+			missing, at = append(missing, *x), append(at, len(all))
+		}
+		if all = append(all, f); len(all) > filesMax {
+			return fmt.Errorf("the backup has more than %d files: back up fewer tables at once", filesMax)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	for i := range missing {
+		g.Go(func() error { return c.file(ctx, &missing[i], &all[at[i]]) })
+	}
+	return all, g.Wait()
+}
+
+// reuse records a file that the directory has, so that no deletion of another backup removes it (BD3).
+func (c *copying) reuse(f *File) error {
+	c.p.done.Add(f.Bytes)
+	if c.saved[*f] {
+		return nil
+	}
+	return c.done.add(f)
+}
+
+// file copies a file.
+func (c *copying) file(ctx context.Context, from *client.BackupFile, to *File) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sum, err := c.d.putObject(from.Bytes, func(p []byte, off int64) (int, error) {
+		n, err := c.src.Read(ctx, c.id, from, p, off)
+		c.p.add(int64(n))
+		return n, err
+	})
+	if err != nil {
+		return fmt.Errorf("copy file %s: %w", from.ID, err)
+	}
+	to.SHA256 = sum
+	return c.done.add(to)
+}
+
+// list makes the objects of a backup durable, and then lists it (BD1).
+func (d *Dir) list(b *Backup) error {
+	synced := map[string]bool{}
+	for i := range b.Files {
+		if dir := d.name(objectsDir, b.Files[i].SHA256[:objectsPrefix]); !synced[dir] {
+			synced[dir] = true
+			if err := d.fs.SyncDir(dir); err != nil {
+				return fmt.Errorf("sync the objects: %w", err)
+			}
+		}
+	}
+	if err := d.fs.SyncDir(d.name(objectsDir)); err != nil {
+		return fmt.Errorf("sync the objects: %w", err)
+	}
+	b.Copied = time.Now().UTC().Truncate(time.Second)
+	raw, err := b.encode()
+	if err != nil {
+		return err
+	}
+	if err := vfs.WriteFile(d.fs, d.manifestName(b.ID), raw); err != nil {
+		return fmt.Errorf("list the backup: %w", err)
+	}
+	_ = d.fs.Remove(d.partialName(b.ID)) // one that stays names nothing that the backup does not
+	return nil
+}
+
+// clearTemp removes what interrupted copies have left. The caller has the lock.
+func (d *Dir) clearTemp() error {
+	names, err := d.fs.ReadDir(d.name(tempDir))
+	for _, name := range names {
+		if err := d.fs.Remove(d.name(tempDir, name)); err != nil {
+			return fmt.Errorf("remove what an interrupted copy has left: %w", err)
+		}
+	}
+	return err
+}

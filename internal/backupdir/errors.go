@@ -1,0 +1,34 @@
+package backupdir
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNoBackup means that a directory has no backup with that id.
+var ErrNoBackup = errors.New("no such backup")
+
+// BusyError means that another copy or deletion is at work in the directory.
+type BusyError struct{ Dir string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("another copy or deletion is at work in %s", e.Dir)
+}
+
+// CorruptError names a file of the directory that is missing or damaged.
+type CorruptError struct {
+	File   string
+	Reason string
+}
+
+func (e *CorruptError) Error() string { return fmt.Sprintf("%s is damaged: %s", e.File, e.Reason) }
+
+// FormatError names a file that a later version has written.
+type FormatError struct {
+	File   string
+	Format int
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("%s has format %d, and this version reads format %d: use the version of stele that wrote it, or a later one", e.File, e.Format, format)
+}

@@ -1,0 +1,158 @@
+package backupdir
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// pieceBytes is the size of reads and writes of objects, in bytes: that of a read from the cluster.
+const pieceBytes = 1 << 20
+
+// has reports whether an object is stored, by its size.
+func (d *Dir) has(sum string, size int64) bool {
+	n, _, err := d.fs.Stat(d.objectName(sum))
+	return err == nil && n == size
+}
+
+// putObject stores what next returns, piece by piece, until it has size bytes. It returns the hash. The object is durable after a SyncDir
+// of its directory.
+func (d *Dir) putObject(size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
+	temp := d.name(tempDir, strconv.FormatUint(rand.Uint64(), 36))
+	f, err := d.fs.Create(temp)
+	if err != nil {
+		return "", fmt.Errorf("create an object: %w", err)
+	}
+	sum, err = fill(f, size, next)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = d.giveName(temp, sum)
+	}
+	if err != nil {
+		_ = d.fs.Remove(temp) // the first error is returned
+		return "", err
+	}
+	return sum, nil
+}
+
+// fill writes a file and syncs it.
+func fill(f vfs.File, size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
+	h, p := sha256.New(), make([]byte, min(size, pieceBytes))
+	for off := int64(0); off < size; {
+		n, err := next(p[:min(int64(len(p)), size-off)], off)
+		if err != nil {
+			return "", err
+		}
+		if n <= 0 {
+			return "", fmt.Errorf("a file of the backup ends after %d of %d bytes", off, size)
+		}
+		h.Write(p[:n])
+		if _, err := f.WriteAt(p[:n], off); err != nil {
+			return "", fmt.Errorf("write an object: %w", err)
+		}
+		off += int64(n)
+	}
+	if err := f.Sync(); err != nil {
+		return "", fmt.Errorf("sync an object: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// giveName gives an object its name. One that has it already is replaced: it may be damaged.
+func (d *Dir) giveName(temp, sum string) error {
+	if err := d.fs.MkdirAll(d.name(objectsDir, sum[:objectsPrefix])); err != nil {
+		return fmt.Errorf("create the directory of an object: %w", err)
+	}
+	if err := d.fs.Rename(temp, d.objectName(sum)); err != nil {
+		return fmt.Errorf("rename an object: %w", err)
+	}
+	return nil
+}
+
+// objectReader reads an object. Instead of io.EOF it returns a *CorruptError if the object has another hash or size (BD4).
+type objectReader struct {
+	// mu is held across reads: an upload that failed may still read while its caller closes the object.
+	mu   sync.Mutex
+	ctx  context.Context
+	f    vfs.File
+	name string
+	off  int64
+	size int64
+	sum  string
+	h    hash.Hash
+	read func(n int64) // reports progress
+}
+
+// openObject opens an object. A missing one is a *CorruptError.
+func (d *Dir) openObject(ctx context.Context, x *File, read func(n int64)) (*objectReader, error) {
+	name := d.objectName(x.SHA256)
+	f, err := d.fs.OpenRead(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &CorruptError{name, "it is missing"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err == nil && size != x.Bytes {
+		err = &CorruptError{name, fmt.Sprintf("it has %d bytes, want %d", size, x.Bytes)}
+	}
+	if err != nil {
+		_ = f.Close() // read only
+		return nil, err
+	}
+	return &objectReader{ctx: ctx, f: f, name: name, size: size, sum: x.SHA256, h: sha256.New(), read: read}, nil
+}
+
+// Read implements io.Reader.
+func (r *objectReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if r.off == r.size {
+		if got := hex.EncodeToString(r.h.Sum(nil)); got != r.sum {
+			return 0, &CorruptError{r.name, "its SHA-256 is " + got}
+		}
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), r.size-r.off)]
+	n, err := r.f.ReadAt(p, r.off)
+	if n > 0 {
+		err = nil
+	} else if errors.Is(err, io.EOF) {
+		err = &CorruptError{r.name, fmt.Sprintf("it ends after %d bytes", r.off)}
+	}
+	r.h.Write(p[:n])
+	r.off += int64(n)
+	r.read(int64(n))
+	return n, err
+}
+
+// Close closes the object.
+func (r *objectReader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx = closedContext
+	return r.f.Close()
+}
+
+// closedContext ends the reads of a closed object.
+var closedContext = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(fs.ErrClosed)
+	return ctx
+}()
