@@ -17,6 +17,9 @@ import (
 const (
 	// changesBytes is the first bound of what a stream reads at a time, as client.Changes.Bound has it.
 	changesBytes = 128 << 10
+	// tokensBytesMax bounds the continuation tokens of a request, which take up to tokenMemory times their bytes: the shortest position has six
+	// bytes.
+	tokensBytesMax, tokenMemory = 1 << 20, 24
 	// heartbeatDefault is the default of heartbeat_duration, and heartbeatMin the least that has an effect.
 	heartbeatDefault, heartbeatMin = 5 * time.Second, time.Second
 )
@@ -50,12 +53,16 @@ func (s *Service) ReadChangeStream(req *bigtablepb.ReadChangeStreamRequest, stre
 		return err
 	}
 	r := changeReader{table: t, stream: stream, memory: rowMemory{service: s, bytes: changesBytes}}
-	if err := r.prepare(req); err != nil {
-		return err
+	tokens := tokenBytes(req)
+	if tokens > tokensBytesMax {
+		return errcode.Invalid("continuation_tokens have %d bytes, want at most %d: read parts of the partition", tokens, tokensBytesMax)
 	}
 	defer r.memory.end(ctx)
-	if r.memory.call, err = r.memory.reserve(ctx, rowCharge(changesBytes)); err != nil {
+	if r.memory.call, err = r.memory.reserve(ctx, rowCharge(changesBytes)+int64(tokens)*tokenMemory); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
+	}
+	if err := r.prepare(req); err != nil {
+		return err
 	}
 	r.changes.Bound(changesBytes)
 	err = r.run(ctx)
@@ -118,6 +125,14 @@ func (r *changeReader) prepare(req *bigtablepb.ReadChangeStreamRequest) (err err
 		return err
 	}
 	return r.start(req)
+}
+
+// tokenBytes returns the size of a request's continuation tokens.
+func tokenBytes(req *bigtablepb.ReadChangeStreamRequest) (n int) {
+	for _, t := range req.GetContinuationTokens().GetTokens() {
+		n += len(t.GetToken())
+	}
+	return n
 }
 
 // micros converts a time of a request to µs; that of a missing one is 0. The error is a status.

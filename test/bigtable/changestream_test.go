@@ -377,6 +377,7 @@ func TestChangeStreamErrors(t *testing.T) {
 	}{
 		"no tokens":       {after(part), codes.InvalidArgument},
 		"a damaged token": {after(part, token[1:]), codes.InvalidArgument},
+		"a large token":   {after(part, strings.Repeat("A", 2<<20)), codes.InvalidArgument},
 		"a future time":   {&bigtablepb.ReadChangeStreamRequest{StartFrom: since(time.Now().Add(time.Hour))}, codes.InvalidArgument},
 		"no duration":     {&bigtablepb.ReadChangeStreamRequest{HeartbeatDuration: durationpb.New(0)}, codes.InvalidArgument},
 		"no end":          {&bigtablepb.ReadChangeStreamRequest{EndTime: &timestamppb.Timestamp{Nanos: -5}}, codes.InvalidArgument},
