@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/node"
 )
 
 // copied is a backup outside a cluster.
@@ -125,5 +127,27 @@ func TestBackupCopies(t *testing.T) {
 	}
 	if _, err := g.c.Backups().Import(g.ctx, "00", "00"); err == nil || errors.Is(err, client.ErrNoBackup) {
 		t.Errorf("an import of ids that are none: %v", err)
+	}
+}
+
+// TestStagedBlobsExpire: blobs that were staged for an import and never imported are deleted after a time, unlike those that users have
+// stored, and garbage collection frees their bytes.
+func TestStagedBlobsExpire(t *testing.T) {
+	t.Parallel()
+	f := newBackupClusterOf(t, 1, func(c *node.Config) { c.Tuning.StagedFor = time.Millisecond })
+	kept := good(f.c.Blobs().Put(f.ctx, "kept", bytes.NewReader([]byte("kept"))))
+	staged := good(f.c.Blobs().PutStaged(f.ctx, "staged", bytes.NewReader([]byte("staged"))))
+	for len(good(f.c.Blobs().List(f.ctx, "", false)).Blobs) > 1 {
+		if time.Sleep(20 * time.Millisecond); f.ctx.Err() != nil {
+			t.Fatal("a staged blob is kept")
+		}
+	}
+	f.rounds(4)
+	f.fsck()
+	if _, err := f.c.Blobs().Stat(f.ctx, staged.ID, 0, 1, false); !errors.Is(err, client.ErrNoBlob) {
+		t.Errorf("the bytes of a blob that has expired: %v", err)
+	}
+	if _, err := f.c.Blobs().Stat(f.ctx, kept.ID, 0, 1, false); err != nil {
+		t.Errorf("a stored file: %v", err)
 	}
 }

@@ -123,6 +123,8 @@ type Tuning struct {
 	SweepDelay time.Duration
 	// DroppedFor is how long dropped tables are kept. Zero means a week. It must be the same on all nodes.
 	DroppedFor time.Duration
+	// StagedFor is how long blobs that were staged for an import are kept. Zero means 48 h. It must be the same on all nodes.
+	StagedFor time.Duration
 }
 
 // MemoryMin is the least memory of a node.

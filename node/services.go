@@ -118,7 +118,7 @@ func (n *Node) newServices() {
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.blockStore.Store, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots, SweepDelay: n.cfg.Tuning.SweepDelay})
 	n.backups = backups.New(backups.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Catalog: &n.catalog, Changes: n.changes, Roots: n.roots, Tables: n.tables, Tablets: n.tabletAdmin,
-		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch})
+		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch, StagedFor: n.cfg.Tuning.StagedFor})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/testseed"
@@ -198,6 +200,29 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// TestLimit: a copy, a verification and an import of 4 MiB each last 3 s at 1 MiB/s, after the first MiB.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		b, began := e.c.add("b1", strings.Repeat("four", 1<<20)), time.Now()
+		d := e.dir()
+		lasted := func(what string, err error) {
+			if took := time.Since(began); err != nil || took < 2900*time.Millisecond || took > 4*time.Second {
+				t.Errorf("%s lasted %v: %v", what, took, err)
+			}
+			began = time.Now()
+		}
+		d.Limit(1 << 20)
+		_, err := d.Copy(t.Context(), e.c, b, &Progress{})
+		lasted("the copy", err)
+		d.Limit(1 << 20)
+		lasted("the verification", d.Verify(t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { t.Error(err) }))
+		d.Limit(1 << 20)
+		_, err = d.Import(t.Context(), e.c, "b1", &Progress{})
+		lasted("the import", err)
+	})
+}
+
 // TestKilledCopies (BD1, BD2) cuts the power at each change of the directory, and continues the copy. In between nothing is listed that is
 // not whole, and a copy that the process alone has survived reads no object twice.
 func TestKilledCopies(t *testing.T) {
@@ -303,7 +328,7 @@ func TestDelete(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := (&Dir{e.fs, "/nfs/backups"}).Delete("b1")
+		_, err := (&Dir{fs: e.fs, path: "/nfs/backups"}).Delete("b1")
 		done = err == nil
 		e.fs.SetHook(nil)
 		e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut))))

@@ -156,6 +156,9 @@ func (c *copying) file(ctx context.Context, from *client.BackupFile, to *File) e
 		return err
 	}
 	sum, err := c.d.putObject(from.Bytes, func(p []byte, off int64) (int, error) {
+		if err := c.d.pace(ctx, len(p)); err != nil {
+			return 0, err
+		}
 		n, err := c.src.Read(ctx, c.id, from, p, off)
 		c.p.add(int64(n))
 		return n, err

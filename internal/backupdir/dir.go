@@ -1,6 +1,7 @@
 package backupdir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,13 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/time/rate"
+
 	"github.com/steledb/stele/internal/vfs"
 )
 
 // Dir is a directory of backups. It is safe for concurrent use, also by several processes.
 type Dir struct {
-	fs   vfs.FS
-	path string
+	fs    vfs.FS
+	path  string
+	limit *rate.Limiter // of bytes that are copied, verified or imported; nil: none
 }
 
 const (
@@ -32,7 +36,7 @@ func Open(fsys vfs.FS, path string) (*Dir, error) {
 	if _, err := fsys.ReadDir(path); err != nil {
 		return nil, fmt.Errorf("open the directory of backups: %w", err)
 	}
-	return &Dir{fsys, path}, nil
+	return &Dir{fs: fsys, path: path}, nil
 }
 
 // Create is Open for a directory that is created if only its parent exists. A longer path is not created: a file server that is not mounted
@@ -43,13 +47,28 @@ func Create(fsys vfs.FS, path string) (*Dir, error) {
 			return nil, fmt.Errorf("create the directory of backups %s: %w", path, err)
 		}
 	}
-	d := &Dir{fsys, path}
+	d := &Dir{fs: fsys, path: path}
 	for _, name := range []string{objectsDir, backupsDir, tempDir} {
 		if err := fsys.MkdirAll(d.name(name)); err != nil {
 			return nil, fmt.Errorf("create the directory of backups: %w", err)
 		}
 	}
 	return d, errors.Join(fsys.SyncDir(filepath.Dir(filepath.Clean(path))), fsys.SyncDir(path))
+}
+
+// Limit bounds what later calls of Copy, Verify and Import read, in bytes a second; 0 means no bound. It must not be called during one.
+func (d *Dir) Limit(bytesPerSecond int64) {
+	if d.limit = nil; bytesPerSecond > 0 {
+		d.limit = rate.NewLimiter(rate.Limit(bytesPerSecond), pieceBytes)
+	}
+}
+
+// pace waits until n bytes, at most pieceBytes, may be read. The error is ctx's.
+func (d *Dir) pace(ctx context.Context, n int) error {
+	if d.limit == nil {
+		return ctx.Err()
+	}
+	return d.limit.WaitN(ctx, min(n, pieceBytes))
 }
 
 func (d *Dir) name(parts ...string) string {

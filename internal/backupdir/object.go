@@ -86,6 +86,7 @@ type objectReader struct {
 	// mu is held across reads: an upload that failed may still read while its caller closes the object.
 	mu   sync.Mutex
 	ctx  context.Context
+	d    *Dir
 	f    vfs.File
 	name string
 	off  int64
@@ -113,7 +114,7 @@ func (d *Dir) openObject(ctx context.Context, x *File, read func(n int64)) (*obj
 		_ = f.Close() // read only
 		return nil, err
 	}
-	return &objectReader{ctx: ctx, f: f, name: name, size: size, sum: x.SHA256, h: sha256.New(), read: read}, nil
+	return &objectReader{ctx: ctx, d: d, f: f, name: name, size: size, sum: x.SHA256, h: sha256.New(), read: read}, nil
 }
 
 // Read implements io.Reader.
@@ -129,7 +130,10 @@ func (r *objectReader) Read(p []byte) (int, error) {
 		}
 		return 0, io.EOF
 	}
-	p = p[:min(int64(len(p)), r.size-r.off)]
+	p = p[:min(int64(len(p)), r.size-r.off, pieceBytes)]
+	if err := r.d.pace(r.ctx, len(p)); err != nil {
+		return 0, err
+	}
 	n, err := r.f.ReadAt(p, r.off)
 	if n > 0 {
 		err = nil

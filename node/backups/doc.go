@@ -12,10 +12,12 @@
 // The maker runs on the master's node. If the master dies, the next one begins again: a record is "making" until it is made, deleted, or
 // has failed for a reason that does not pass, such as full disks, or for ten minutes.
 //
+// Files of a backup outside the cluster are uploaded as staged blobs before import_backup names them. If their client dies, they expire.
+//
 // # Goroutines
 //
 //	goroutine   started by   ends with   does
-//	Run         the node     Ctx         makes backups, and deletes expired ones, while the node is the master
+//	Run         the node     Ctx         makes backups, and deletes expired ones and staged blobs, while the node is the master
 //
 // # Invariants
 //

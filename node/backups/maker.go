@@ -49,6 +49,7 @@ func (s *Service) Run() {
 		}
 		ctx, stop := timing.While(s.Ctx, mastershipPoll, func() bool { return s.MasterEpoch() == epoch })
 		again, err := s.work(ctx)
+		err = errors.Join(err, s.expireStaged(ctx))
 		stop()
 		if s.Ctx.Err() == nil && s.MasterEpoch() == epoch {
 			failed.WarnError(s.Log, "make and delete backups; will try again", err)

@@ -44,6 +44,7 @@ type Config struct {
 	Store       func() *blobfs.Store
 	Results     *results.Memory
 	MasterEpoch func() uint64 // 0 unless the node is the master
+	StagedFor   time.Duration // how long staged blobs are kept. Zero means 48 h
 }
 
 // Service makes and restores backups.
@@ -51,6 +52,8 @@ type Service struct {
 	Config
 	// wake wakes the maker.
 	wake chan struct{}
+	// stagedSeen is when staged blobs were looked at. Only Run uses it.
+	stagedSeen time.Time
 }
 
 // New creates a service.

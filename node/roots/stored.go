@@ -100,3 +100,24 @@ func (r *Reader) Stored(ctx context.Context, id blobfs.ID) (StoredFile, uint64, 
 	}
 	return b, f.Generation, err
 }
+
+// StagedFiles calls each for the blobs that are staged for an import, and stops at its error.
+func (r *Reader) StagedFiles(ctx context.Context, each func(f *StoredFile, generation uint64) error) error {
+	var ids []blobfs.ID
+	if err := r.storedFiles(ctx, func(id blobfs.ID, _ Use) { ids = append(ids, id) }); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		f, generation, err := r.Stored(ctx, id)
+		if errors.Is(err, api.ErrNoBlob) || err == nil && !f.Staged {
+			continue
+		}
+		if err == nil {
+			err = each(&f, generation)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -30,7 +30,7 @@ from there, also into another cluster.`,
   stele backup list
   stele backup restore 20261127-194512-3f9a01 --as webtable-old
   stele backup create --all --to /mnt/backups
-  stele backup restore 20261127-194512-3f9a01 webtable --from /mnt/backups`,
+  stele backup restore 20261127-194512-3f9a01 --all --from /mnt/backups`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
@@ -54,7 +54,7 @@ const createExample = `  stele backup create webtable
   stele backup create --all --to /mnt/backups`
 
 func createCommand(a *cli.App) *cobra.Command {
-	all, noWait, keep, to := false, false, time.Duration(0), ""
+	all, noWait, keep, to, o := false, false, time.Duration(0), "", outside{}
 	cmd := &cobra.Command{
 		Use:               "create TABLE...|--all",
 		Short:             "Make a backup of tables",
@@ -69,12 +69,12 @@ func createCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef("omit --no-wait", "--to copies a backup that is made")
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				if to != "" {
+					return createOutside(ctx, a, c, args, keep, to, &o)
+				}
 				id, err := c.Backups().Create(ctx, keep, args...)
 				if err != nil {
 					return err
-				}
-				if to != "" {
-					return createOutside(ctx, a, c, id, to, keep)
 				}
 				return report(ctx, a, c, id, noWait)
 			})
@@ -82,6 +82,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "make a backup of all tables")
+	o.flags(cmd)
 	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster")
 	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is made")
 	f.Var((*cli.PositiveDurationFlag)(&keep), "keep", "delete the backup after this `duration` (default: keep it until it is deleted)")
@@ -112,13 +113,21 @@ func wait(ctx context.Context, a *cli.App, c *client.Client, id string) (*client
 	return b, nil
 }
 
-// createOutside copies a new backup to a directory. It deletes the backup inside the cluster unless that is to be kept.
-func createOutside(ctx context.Context, a *cli.App, c *client.Client, id, to string, keep time.Duration) error {
+// createOutside makes a backup and copies it to a directory. It deletes the backup inside the cluster unless that is to be kept.
+func createOutside(ctx context.Context, a *cli.App, c *client.Client, tables []string, keep time.Duration, to string, o *outside) error {
+	d, err := o.create(to) // before a backup that could not be copied
+	if err != nil {
+		return err
+	}
+	id, err := c.Backups().Create(ctx, keep, tables...)
+	if err != nil {
+		return err
+	}
 	b, err := wait(ctx, a, c, id)
 	if err != nil {
 		return err
 	}
-	if err := copyOut(ctx, a, c, b, to); err != nil || keep > 0 {
+	if err := copyOut(ctx, a, c, b, d, to); err != nil || keep > 0 {
 		return err
 	}
 	return c.Backups().Delete(ctx, id)
@@ -287,59 +296,78 @@ cluster is another one than that of the backup, or has another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
   stele backup restore 20261127-194512-3f9a01 webtable --as webtable
-  stele backup restore 20261127-194512-3f9a01 webtable --from /mnt/backups`
+  stele backup restore 20261127-194512-3f9a01 --all --from /mnt/backups`
+
+// restoring holds the arguments and flags of restore.
+type restoring struct {
+	id      string
+	table   []string // none, or one
+	all     bool
+	as      string // empty: the name in the backup
+	from    string // empty: inside the cluster
+	outside outside
+}
 
 func restoreCommand(a *cli.App) *cobra.Command {
-	as, from := "", ""
+	r := &restoring{}
 	cmd := &cobra.Command{
-		Use:     "restore ID [TABLE] [--as NAME]",
-		Short:   "Restore a table from a backup",
+		Use:     "restore ID [TABLE|--all] [--as NAME]",
+		Short:   "Restore tables from a backup",
 		Long:    restoreLong,
 		Example: restoreExample,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if from != "" {
-				return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-					return restoreFrom(ctx, a, c, args, as, from)
-				})
+			r.id, r.table = args[0], args[1:]
+			if r.all && (r.as != "" || len(r.table) > 0) {
+				return cli.Usagef("tables of --all get the names that they have in the backup", "--all is given with a table or --as")
 			}
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				name, err := tableOf(ctx, c, args)
-				if err != nil {
-					return err
-				}
-				return restore(ctx, a, c, args[0], name, cli.OrElse(as, name))
-			})
+			if r.from != "" {
+				return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error { return restoreFrom(ctx, a, c, r) })
+			}
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return restoreInside(ctx, a, c, r) })
 		},
 	}
-	cmd.Flags().StringVar(&as, "as", "", "`name` of the new table (default: that of the table in the backup)")
-	fromFlag(cmd, &from)
+	f := cmd.Flags()
+	f.StringVar(&r.as, "as", "", "`name` of the new table (default: that of the table in the backup)")
+	f.BoolVar(&r.all, "all", false, "restore all tables of the backup")
+	fromFlag(cmd, &r.from)
+	r.outside.flags(cmd)
 	return cmd
 }
 
-// tableOf returns the table to restore: the second argument, or the only table of the backup.
-func tableOf(ctx context.Context, c *client.Client, args []string) (string, error) {
-	if len(args) > 1 {
-		return args[1], nil
+// restoreInside restores tables of a backup inside the cluster.
+func restoreInside(ctx context.Context, a *cli.App, c *client.Client, r *restoring) error {
+	names := r.table
+	if len(names) == 0 {
+		b, err := c.Backups().Find(ctx, r.id)
+		if err != nil {
+			return err
+		}
+		if names, err = r.choose(b.Tables); err != nil {
+			return err
+		}
 	}
-	b, err := c.Backups().Find(ctx, args[0])
-	if err != nil {
-		return "", err
+	for _, name := range names {
+		if err := restore(ctx, a, c, r.id, name, cli.OrElse(r.as, name)); err != nil {
+			return err
+		}
 	}
-	return chooseTable(b.ID, b.Tables, nil)
+	return nil
 }
 
-// chooseTable returns the table of a backup that an argument names, or its only one.
-func chooseTable(id string, tables, arg []string) (string, error) {
+// choose returns the tables to restore: of those in the backup the one that an argument names, the only one, or with --all each.
+func (r *restoring) choose(tables []string) ([]string, error) {
 	switch {
-	case len(arg) > 0 && slices.Contains(tables, arg[0]):
-		return arg[0], nil
-	case len(arg) > 0:
-		return "", cli.NotFoundf("it has "+shownTables(tables), "backup %s has no table %s", id, cli.EscapeText(arg[0]))
+	case r.all:
+		return tables, nil
+	case len(r.table) > 0 && !slices.Contains(tables, r.table[0]):
+		return nil, cli.NotFoundf("it has "+shownTables(tables), "backup %s has no table %s", r.id, cli.EscapeText(r.table[0]))
+	case len(r.table) > 0:
+		return r.table, nil
 	case len(tables) != 1:
-		return "", cli.Usagef("name the table", "backup %s has %d tables", id, len(tables))
+		return nil, cli.Usagef("name the table, or use --all", "backup %s has %d tables", r.id, len(tables))
 	}
-	return tables[0], nil
+	return tables, nil
 }
 
 func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as string) error {

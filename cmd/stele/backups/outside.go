@@ -26,7 +26,7 @@ const copyExample = `  stele backup copy 20261127-194512-3f9a01 --to /mnt/backup
   stele backup create --all --to /mnt/backups`
 
 func copyCommand(a *cli.App) *cobra.Command {
-	to := ""
+	to, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:     "copy ID --to DIR",
 		Short:   "Copy a backup to a directory outside the cluster",
@@ -38,24 +38,48 @@ func copyCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef("for example: stele backup copy ID --to /mnt/backups", "--to is missing")
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				d, err := o.create(to)
+				if err != nil {
+					return err
+				}
 				b, err := c.Backups().Wait(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return copyOut(ctx, a, c, b, to)
+				return copyOut(ctx, a, c, b, d, to)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`directory` of backups")
+	o.flags(cmd)
 	return cmd
 }
 
-// copyOut copies a backup to a directory, and prints it.
-func copyOut(ctx context.Context, a *cli.App, c *client.Client, b *client.Backup, to string) error {
-	d, err := backupdir.Create(vfs.OS(), to)
-	if err != nil {
-		return explain(err, to)
+// outside holds the flags of commands that move the bytes of backups outside the cluster.
+type outside struct{ rate string }
+
+func (o *outside) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.rate, "rate", "", "move at most these `bytes` a second outside the cluster, such as 50MiB (default: no bound)")
+}
+
+// apply applies the flags to a directory.
+func (o *outside) apply(d *backupdir.Dir) error {
+	if o.rate == "" {
+		return nil
 	}
+	n, err := cli.ParseSize(o.rate)
+	if err != nil {
+		return err
+	}
+	if n <= 0 {
+		return cli.Usagef("for example: --rate 50MiB", "--rate must be more than 0")
+	}
+	d.Limit(n)
+	return nil
+}
+
+// copyOut copies a backup to a directory, which create returned, and prints it.
+func copyOut(ctx context.Context, a *cli.App, c *client.Client, b *client.Backup, d *backupdir.Dir, to string) error {
 	p, stop := showMoves(a, "copying "+b.ID)
 	x, err := d.Copy(ctx, c.Backups(), b, p)
 	took := stop()
@@ -123,10 +147,36 @@ func open(from string) (*backupdir.Dir, error) {
 	return d, nil
 }
 
+// create opens a directory with the flags, and creates it if needed.
+func (o *outside) create(to string) (*backupdir.Dir, error) {
+	d, err := backupdir.Create(vfs.OS(), to)
+	if err != nil {
+		return nil, explain(err, to)
+	}
+	return d, o.apply(d)
+}
+
+// open opens a directory with the flags.
+func (o *outside) open(from string) (*backupdir.Dir, error) {
+	d, err := open(from)
+	if err == nil {
+		err = o.apply(d)
+	}
+	return d, err
+}
+
 // jsonOfCopy is the --json form of a backup in a directory.
 func jsonOfCopy(b *backupdir.Backup) backupJSON {
 	return backupJSON{ID: b.ID, State: "copied", Created: moment(b.Created.UnixMilli()), Copied: moment(b.Copied.UnixMilli()),
 		Tables: append([]string{}, b.Tables...), Tablets: b.Tablets, Bytes: b.Bytes, Files: int64(len(b.Files))}
+}
+
+// jsonOfEntry is the --json form of a backup that is listed.
+func jsonOfEntry(e *backupdir.Entry) backupJSON {
+	if e.Err != nil {
+		return backupJSON{ID: e.ID, State: "damaged", Tables: []string{}, Error: e.Err.Error()}
+	}
+	return jsonOfCopy(e.Backup)
 }
 
 // listFrom lists the backups of a directory.
@@ -145,12 +195,9 @@ func listFrom(a *cli.App, from string) error {
 	}
 	g := cli.NewGrid("ID", "STATE", "CREATED", "COPIED", "TABLES", "TABLETS", "SIZE")
 	for _, e := range all {
-		x := backupJSON{ID: e.ID, State: "damaged"}
+		x := jsonOfEntry(&e)
 		if e.Err != nil {
-			x.Error = e.Err.Error()
 			a.Notef("backup %s: %v", e.ID, e.Err)
-		} else {
-			x = jsonOfCopy(e.Backup)
 		}
 		if a.JSON {
 			if err := a.PrintJSON(x); err != nil {
@@ -204,7 +251,7 @@ are verified. Damaged files are printed, and the exit code is then 5.
 "stele blob fsck" verifies backups inside the cluster.`
 
 func verifyCommand(a *cli.App) *cobra.Command {
-	from := ""
+	from, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:   "verify [ID...] --from DIR",
 		Short: "Verify backups in a directory",
@@ -217,10 +264,11 @@ func verifyCommand(a *cli.App) *cobra.Command {
 			}
 			ctx, cancel := a.Within(cmd, cli.NoTimeout)
 			defer cancel()
-			return verifyFrom(ctx, a, args, from)
+			return verifyFrom(ctx, a, args, from, &o)
 		},
 	}
 	fromFlag(cmd, &from)
+	o.flags(cmd)
 	return cmd
 }
 
@@ -228,19 +276,13 @@ func fromFlag(cmd *cobra.Command, from *string) {
 	cmd.Flags().StringVar(from, "from", "", "use the backups in this `directory`, outside the cluster")
 }
 
-func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string) error {
-	d, err := open(from)
+func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string, o *outside) error {
+	d, err := o.open(from)
 	if err != nil {
 		return err
 	}
-	if len(ids) == 0 {
-		all, err := d.List()
-		if err != nil {
-			return err
-		}
-		for _, e := range all {
-			ids = append(ids, e.ID)
-		}
+	if ids, err = orAll(d, ids); err != nil {
+		return err
 	}
 	damaged := 0
 	p, stop := showMoves(a, "verifying")
@@ -264,35 +306,50 @@ func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string) erro
 	return nil
 }
 
-// restoreFrom restores a table of a backup in a directory. args are the id, and the table if there are several.
-func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, args []string, as, from string) error {
-	d, err := open(from)
+// orAll returns ids, or those of all backups if there are none.
+func orAll(d *backupdir.Dir, ids []string) ([]string, error) {
+	if len(ids) > 0 {
+		return ids, nil
+	}
+	all, err := d.List()
+	for _, e := range all {
+		ids = append(ids, e.ID)
+	}
+	return ids, err
+}
+
+// restoreFrom restores tables of a backup in a directory.
+func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, r *restoring) error {
+	d, err := r.outside.open(r.from)
 	if err != nil {
 		return err
 	}
-	b, err := d.Find(args[0])
+	b, err := d.Find(r.id)
 	if err != nil {
-		return explain(err, from)
+		return explain(err, r.from)
 	}
-	name, err := chooseTable(b.ID, b.Tables, args[1:])
+	names, err := r.choose(b.Tables)
 	if err != nil {
 		return err
 	}
-	as = cli.OrElse(as, name)
-	if err := checkFree(ctx, c, as); err != nil {
-		return err
+	for _, name := range names {
+		if err := checkFree(ctx, c, cli.OrElse(r.as, name)); err != nil {
+			return err
+		}
 	}
 	p, stop := showMoves(a, "uploading "+b.ID)
 	id, err := d.Import(ctx, backupdir.TargetOf(c), b.ID, p)
 	took := stop()
 	if err != nil {
-		return explain(err, from)
+		return explain(err, r.from)
 	}
 	a.Notef("uploaded %s", rateOf(p.Moved(), took))
-	if err := restore(ctx, a, c, id, name, as); err != nil {
-		return cli.WithHint(err, fmt.Sprintf(`the backup is in the cluster for a day: "stele backup restore %s %s --as NAME"`, id, name))
+	for _, name := range names {
+		if err := restore(ctx, a, c, id, name, cli.OrElse(r.as, name)); err != nil {
+			return cli.WithHint(err, fmt.Sprintf(`the backup is in the cluster for a day: "stele backup restore %s %s --as NAME"`, id, name))
+		}
 	}
-	return c.Backups().Delete(ctx, id) // the table has its files
+	return c.Backups().Delete(ctx, id) // the tables have its files
 }
 
 // checkFree checks that a table can have that name, before much is uploaded.
