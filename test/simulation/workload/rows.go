@@ -263,7 +263,7 @@ func (c *rowClient) rangeOf() *Scan {
 // scan scans a table in small batches, so that tablets may be moved and split meanwhile.
 func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool) Op {
 	op := c.begin(Op{Kind: ScanAll, Table: t.Name, Scan: s, Final: final})
-	opts := []client.ScanOption{client.Start(s.Start), client.End(s.End), client.BatchRows(1 + c.r.IntN(20))}
+	opts := []client.ScanOption{client.Start(s.Start), client.End(s.End), client.BatchRows(1 + c.r.IntN(20>>(3*c.r.IntN(2))))}
 	if s.Limit > 0 {
 		opts = append(opts, client.Limit(s.Limit))
 	}
