@@ -42,7 +42,7 @@ func newCluster() *cluster {
 func (c *cluster) add(id string, contents ...string) *client.Backup {
 	b := &client.Backup{ID: id, State: "made", CreatedMS: 1000, Tables: []string{"t"}, Tablets: 1}
 	for _, x := range contents {
-		f := client.BackupFile{ID: hashOf([]byte("id " + x))[:fileIDDigits], Bytes: int64(len(x)), Check: hashOf([]byte(x))[:checkDigits]}
+		f := client.BackupFile{ID: (*Key)(nil).sum([]byte("id " + x))[:fileIDDigits], Bytes: int64(len(x)), Check: (*Key)(nil).sum([]byte(x))[:checkDigits]}
 		c.content[f.ID] = []byte(x)
 		c.backups[id] = append(c.backups[id], f)
 		b.Bytes += f.Bytes
@@ -102,13 +102,36 @@ func (c *cluster) Import(_ context.Context, manifest, files string) (string, err
 
 // env is a directory in memory, and a cluster.
 type env struct {
-	t  *testing.T
-	fs *vfs.Mem
-	c  *cluster
+	t   *testing.T
+	fs  *vfs.Mem
+	c   *cluster
+	key *Key
+}
+
+// testKey is a key of bytes 0x01.
+func testKey(t *testing.T) *Key {
+	t.Helper()
+	k, err := NewKey(bytes.Repeat([]byte{1}, KeyBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// withKeys runs a test without a key and with one.
+func withKeys(t *testing.T, test func(t *testing.T, newEnv func(*testing.T) *env)) {
+	t.Run("plain", func(t *testing.T) { test(t, newEnv) })
+	t.Run("encrypted", func(t *testing.T) {
+		test(t, func(t *testing.T) *env {
+			e := newEnv(t)
+			e.key = testKey(t)
+			return e
+		})
+	})
 }
 
 func newEnv(t *testing.T) *env {
-	e := &env{t, vfs.NewMem(vfs.MemOptions{}), newCluster()}
+	e := &env{t: t, fs: vfs.NewMem(vfs.MemOptions{}), c: newCluster()}
 	if err := errors.Join(e.fs.MkdirAll("/nfs"), e.fs.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +140,7 @@ func newEnv(t *testing.T) *env {
 
 func (e *env) dir() *Dir {
 	e.t.Helper()
-	d, err := Create(e.fs, "/nfs/backups")
+	d, err := Create(e.fs, "/nfs/backups", e.key)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -125,7 +148,7 @@ func (e *env) dir() *Dir {
 }
 
 func (e *env) copy(b *client.Backup) error {
-	d, err := Create(e.fs, "/nfs/backups")
+	d, err := Create(e.fs, "/nfs/backups", e.key)
 	if err == nil {
 		_, err = d.Copy(e.t.Context(), e.c, b, &Progress{})
 	}
@@ -158,19 +181,26 @@ func (e *env) check() (listed []string) {
 		if len(e.c.staged) > 0 {
 			e.t.Fatalf("an import leaves %d staged blobs", len(e.c.staged))
 		}
-		want := map[string][]byte{}
-		for _, f := range e.c.backups[x.ID] {
-			want[f.ID] = e.c.content[f.ID]
-		}
-		if !maps.EqualFunc(e.c.imported, want, bytes.Equal) {
-			e.t.Fatalf("the import of %s has %d files, want %d, or other contents", x.ID, len(e.c.imported), len(want))
+		if !e.imported(x.ID) {
+			e.t.Fatalf("the import of %s has %d files, or other contents", x.ID, len(e.c.imported))
 		}
 	}
 	return listed
 }
 
+// imported reports whether the last import has the files of a backup.
+func (e *env) imported(id string) bool {
+	want := map[string][]byte{}
+	for _, f := range e.c.backups[id] {
+		want[f.ID] = e.c.content[f.ID]
+	}
+	return maps.EqualFunc(e.c.imported, want, bytes.Equal)
+}
+
 // TestCopy (BD1): what is copied is listed, and imported with equal contents. A later copy reads only what is new.
-func TestCopy(t *testing.T) {
+func TestCopy(t *testing.T) { withKeys(t, testCopy) }
+
+func testCopy(t *testing.T, newEnv func(*testing.T) *env) {
 	e := newEnv(t)
 	large := strings.Repeat("large ", 600_000)
 	e.mustCopy(e.c.add("b1", "manifest 1", "one", "two", "", large))
@@ -195,7 +225,7 @@ func TestCopy(t *testing.T) {
 	if _, err := e.dir().Find("../b2"); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("an id with a path: %v", err)
 	}
-	if _, err := Create(e.fs, "/elsewhere/backups"); err == nil {
+	if _, err := Create(e.fs, "/elsewhere/backups", nil); err == nil {
 		t.Error("a directory is created below one that does not exist")
 	}
 }
@@ -225,7 +255,9 @@ func TestLimit(t *testing.T) {
 
 // TestKilledCopies (BD1, BD2) cuts the power at each change of the directory, and continues the copy. In between nothing is listed that is
 // not whole, and a copy that the process alone has survived reads no object twice.
-func TestKilledCopies(t *testing.T) {
+func TestKilledCopies(t *testing.T) { withKeys(t, testKilledCopies) }
+
+func testKilledCopies(t *testing.T, newEnv func(*testing.T) *env) {
 	seed := testseed.New(t)
 	for _, power := range []bool{false, true} {
 		for cut, done := int64(1), false; !done; cut++ {
@@ -295,7 +327,9 @@ func (s sourceEnd) Read(ctx context.Context, id string, f *client.BackupFile, p 
 }
 
 // TestResume (BD2): a copy that the cluster interrupts continues with the files that are missing.
-func TestResume(t *testing.T) {
+func TestResume(t *testing.T) { withKeys(t, testResume) }
+
+func testResume(t *testing.T, newEnv func(*testing.T) *env) {
 	e := newEnv(t)
 	b := e.c.add("b1", "manifest 1", "one", "two", "three")
 	e.interrupt(b)
@@ -312,7 +346,9 @@ func TestResume(t *testing.T) {
 
 // TestDelete (BD3): a deletion keeps what other backups and unfinished copies need. Cut at each change, it leaves whole backups, and the next
 // one frees what is left.
-func TestDelete(t *testing.T) {
+func TestDelete(t *testing.T) { withKeys(t, testDelete) }
+
+func testDelete(t *testing.T, newEnv func(*testing.T) *env) {
 	seed := testseed.New(t)
 	for cut, done := int64(1), false; !done; cut++ {
 		e := newEnv(t)
@@ -328,7 +364,7 @@ func TestDelete(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := (&Dir{fs: e.fs, path: "/nfs/backups"}).Delete("b1")
+		_, err := (&Dir{fs: e.fs, path: "/nfs/backups", key: e.key}).Delete("b1")
 		done = err == nil
 		e.fs.SetHook(nil)
 		e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut))))
@@ -443,7 +479,9 @@ func (e *env) change(name string, change func(b []byte) []byte) {
 
 // TestDamage (BD3, BD4) changes each file of a directory, at each byte or a random one, cuts it off, and removes it. Damage is found with the
 // name of the file, by Verify and by an import, which leaves nothing. Nothing is deleted while a backup cannot be read.
-func TestDamage(t *testing.T) {
+func TestDamage(t *testing.T) { withKeys(t, testDamage) }
+
+func testDamage(t *testing.T, newEnv func(*testing.T) *env) {
 	rng := rand.New(rand.NewPCG(testseed.New(t), 0))
 	e := newEnv(t)
 	e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
@@ -489,14 +527,14 @@ func (e *env) damaged(what, name string) {
 	names := func(err error) bool {
 		var corrupt *CorruptError
 		var newer *FormatError
-		return errors.As(err, &corrupt) && corrupt.File == name || errors.As(err, &newer) && newer.File == name
+		var key *KeyError
+		return errors.As(err, &corrupt) && corrupt.File == name || errors.As(err, &newer) && newer.File == name || errors.As(err, &key) && key.File == name
 	}
 	err := d.Verify(e.t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { found = found || names(err) })
-	if !found && !names(err) && e.changed("b1") {
-		e.t.Fatalf("%s %s is not found: %v", what, name, err)
-	}
-	if _, importErr := d.Import(e.t.Context(), e.c, "b1", &Progress{}); !names(importErr) && e.changed("b1") {
-		e.t.Fatalf("%s %s is imported: %v", what, name, importErr)
+	found = found || names(err)
+	_, importErr := d.Import(e.t.Context(), e.c, "b1", &Progress{})
+	if found != names(importErr) || !found && !e.imported("b1") { // bytes that mean nothing may change
+		e.t.Fatalf("%s %s: verified with %v, %v, imported with %v", what, name, found, err, importErr)
 	}
 	if len(e.c.staged) > 0 {
 		e.t.Fatalf("an import that failed leaves %d staged blobs", len(e.c.staged))
@@ -507,27 +545,10 @@ func (e *env) damaged(what, name string) {
 	}
 }
 
-// changed reports whether a backup, as it is read, is another one, or not whole: bytes that mean nothing may change.
-func (e *env) changed(id string) bool {
-	b, err := e.dir().Find(id)
-	if err != nil {
-		return true
-	}
-	for i, f := range e.c.backups[id] {
-		name := e.dir().objectName(b.Files[i].SHA256)
-		same := false
-		e.change(name, func(b []byte) []byte { same = bytes.Equal(b, e.c.content[f.ID]); return b })
-		if !same || b.Files[i].ID != f.ID {
-			return true
-		}
-	}
-	return false
-}
-
 // TestHostileManifests (BD4): manifests that are no manifests are errors that name them.
 func TestHostileManifests(t *testing.T) {
 	file := func(b *Backup) []byte {
-		raw, err := b.encode()
+		raw, err := b.encode(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -547,15 +568,15 @@ func TestHostileManifests(t *testing.T) {
 		"two values":      append(file(&Backup{ID: "b", Files: []File{good}}), '{', '}'),
 	} {
 		var corrupt *CorruptError
-		if b, err := decode(raw, "b", "b.json"); !errors.As(err, &corrupt) || corrupt.File != "b.json" {
+		if b, err := decode(raw, "b", "b.json", nil); !errors.As(err, &corrupt) || corrupt.File != "b.json" {
 			t.Errorf("%s: %+v, %v", what, b, err)
 		}
 	}
 	var newer *FormatError
-	if _, err := decode([]byte(`{"format":2,"anything":[]}`), "b", "b.json"); !errors.As(err, &newer) || newer.Format != 2 {
+	if _, err := decode([]byte(`{"format":2,"anything":[]}`), "b", "b.json", nil); !errors.As(err, &newer) || newer.Format != 2 {
 		t.Errorf("a later format: %v", err)
 	}
-	if _, err := decode(file(&Backup{ID: "b", Files: []File{good}}), "b", "b.json"); err != nil {
+	if _, err := decode(file(&Backup{ID: "b", Files: []File{good}}), "b", "b.json", nil); err != nil {
 		t.Errorf("a manifest: %v", err)
 	}
 }
@@ -563,15 +584,15 @@ func TestHostileManifests(t *testing.T) {
 // TestGolden: files are written as the specification shows, and as former versions did.
 func TestGolden(t *testing.T) {
 	b := &Backup{ID: "20261127-194512-3f9a01", Tables: []string{"web"}, Tablets: 1, Bytes: 4, Files: []File{{
-		ID: "3f9c0a5e8d7b41f2a6c4e1d09b8a7c65", Bytes: 4, Check: "9a3b00f1", SHA256: hashOf([]byte("stele"))}}}
+		ID: "3f9c0a5e8d7b41f2a6c4e1d09b8a7c65", Bytes: 4, Check: "9a3b00f1", SHA256: (*Key)(nil).sum([]byte("stele"))}}}
 	const file = `{"id":"3f9c0a5e8d7b41f2a6c4e1d09b8a7c65","bytes":4,"check":"9a3b00f1","sha256":"` + goldenHash + `"}`
 	const inner = `{"id":"20261127-194512-3f9a01","created":"0001-01-01T00:00:00Z","copied":"0001-01-01T00:00:00Z","tables":["web"],` +
 		`"tablets":1,"bytes":4,"files":[` + file + `]}`
-	raw, err := b.encode()
+	raw, err := b.encode(nil)
 	if want := `{"format":1,"sha256":"` + goldenSum + `","backup":` + inner + "}\n"; err != nil || string(raw) != want {
 		t.Errorf("a backup is written as\n%s, want\n%s, %v", raw, want, err)
 	}
-	line, err := b.Files[0].line()
+	line, err := b.Files[0].line(nil)
 	if want := file + " " + goldenCRC + "\n"; err != nil || string(line) != want {
 		t.Errorf("a file is written as\n%s, want\n%s, %v", line, want, err)
 	}

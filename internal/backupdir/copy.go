@@ -2,6 +2,7 @@ package backupdir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -52,7 +53,8 @@ type copying struct {
 }
 
 // Copy copies a backup of a cluster, which is made, and returns it as it is listed. It continues an interrupted copy, and completes a
-// listed backup whose objects are missing. Errors: *BusyError, the source's, the file system's, ctx's. After an error the copy can be
+// listed backup whose objects are missing. Errors: *BusyError, *KeyError if the
+// directory has backups by another key, the source's, the file system's, ctx's. After an error the copy can be
 // continued.
 func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, p *Progress) (*Backup, error) {
 	if !validID(from.ID) {
@@ -87,6 +89,9 @@ func (c *copying) learn() error {
 	if err != nil {
 		return err
 	}
+	if err := checkKey(all); err != nil {
+		return err
+	}
 	for _, e := range all {
 		if e.Err == nil {
 			c.add(e.Backup.Files)
@@ -98,6 +103,26 @@ func (c *copying) learn() error {
 		c.saved[x] = true
 	}
 	return err
+}
+
+// CheckKey returns a *KeyError if the directory has backups by another key: Copy adds none to such a directory.
+func (d *Dir) CheckKey() error {
+	all, err := d.List()
+	if err != nil {
+		return err
+	}
+	return checkKey(all)
+}
+
+// checkKey is CheckKey for the backups of a directory. A deletion could not know what backups by different keys need.
+func checkKey(all []Entry) error {
+	for _, e := range all {
+		var other *KeyError
+		if errors.As(e.Err, &other) {
+			return fmt.Errorf("backups by different keys cannot share a directory: %w", e.Err)
+		}
+	}
+	return nil
 }
 
 func (c *copying) add(files []File) {
@@ -185,7 +210,7 @@ func (d *Dir) list(b *Backup) error {
 		return fmt.Errorf("sync the objects: %w", err)
 	}
 	b.Copied = time.Now().UTC().Truncate(time.Second)
-	raw, err := b.encode()
+	raw, err := b.encode(d.key)
 	if err != nil {
 		return err
 	}

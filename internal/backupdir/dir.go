@@ -18,6 +18,7 @@ import (
 type Dir struct {
 	fs    vfs.FS
 	path  string
+	key   *Key          // nil: not encrypted
 	limit *rate.Limiter // of bytes that are copied, verified or imported; nil: none
 }
 
@@ -31,23 +32,23 @@ const (
 	objectsPrefix = 2 // digits of a hash that name its directory
 )
 
-// Open opens a directory of backups, which must exist.
-func Open(fsys vfs.FS, path string) (*Dir, error) {
+// Open opens a directory of backups, which must exist. key is that of its backups, nil if they are not encrypted.
+func Open(fsys vfs.FS, path string, key *Key) (*Dir, error) {
 	if _, err := fsys.ReadDir(path); err != nil {
 		return nil, fmt.Errorf("open the directory of backups: %w", err)
 	}
-	return &Dir{fs: fsys, path: path}, nil
+	return &Dir{fs: fsys, path: path, key: key}, nil
 }
 
 // Create is Open for a directory that is created if only its parent exists. A longer path is not created: a file server that is not mounted
 // shall not become a directory of this host.
-func Create(fsys vfs.FS, path string) (*Dir, error) {
+func Create(fsys vfs.FS, path string, key *Key) (*Dir, error) {
 	if parent := filepath.Dir(filepath.Clean(path)); parent != path {
 		if _, err := fsys.ReadDir(parent); err != nil {
 			return nil, fmt.Errorf("create the directory of backups %s: %w", path, err)
 		}
 	}
-	d := &Dir{fs: fsys, path: path}
+	d := &Dir{fs: fsys, path: path, key: key}
 	for _, name := range []string{objectsDir, backupsDir, tempDir} {
 		if err := fsys.MkdirAll(d.name(name)); err != nil {
 			return nil, fmt.Errorf("create the directory of backups: %w", err)
@@ -135,7 +136,7 @@ func (d *Dir) List() ([]Entry, error) {
 // Unfinished returns the ids of the copies that were interrupted, or are at work.
 func (d *Dir) Unfinished() ([]string, error) { return d.ids(partialExt) }
 
-// Find returns a backup. Errors: ErrNoBackup, *CorruptError, *FormatError, the file system's.
+// Find returns a backup. Errors: ErrNoBackup, *CorruptError, *FormatError, *KeyError, the file system's.
 func (d *Dir) Find(id string) (*Backup, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("backup %.80q in %s: %w", id, d.path, ErrNoBackup)
@@ -148,7 +149,7 @@ func (d *Dir) Find(id string) (*Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decode(raw, id, name)
+	return decode(raw, id, name, d.key)
 }
 
 // readFile reads ID.json or ID.partial.

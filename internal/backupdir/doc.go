@@ -24,6 +24,27 @@
 // Each line of ID.partial is a file, as in ID.json, a space and the CRC-32C of what precedes, in 8 digits. Lines that are damaged count for
 // nothing. TestGolden has an example of both files.
 //
+// # Encryption
+//
+// A directory is encrypted by one key of 32 bytes, or by none. From the key K, HKDF-SHA256 without salt derives three: the public id of the
+// key, 8 bytes, with the info "stele backup key id 1"; a key for names, with "stele backup names 1"; and one for content, with "stele backup
+// content 1". HMAC-SHA256 with the key for names replaces SHA-256 everywhere: a hash would reveal which known files the directory has.
+//
+// An object is
+//
+//	magic "STELEBKO"   8 bytes
+//	salt              32 bytes, random
+//	chunk...          64 KiB of content each, the last one 0 to 64 KiB, and a tag of 16 bytes each
+//
+// A chunk is AES-256-GCM by HKDF-SHA256 of the key for content, with that salt and the same info. Its nonce is 3 bytes 0, the number of the
+// chunk, 8 bytes big-endian, and 1 for the last chunk, else 0. So no nonce is used twice with a key, and chunks cannot be exchanged or cut off.
+//
+// In ID.json, "key" is the id of the key, in 16 digits, and "sealed", in base64, replaces "backup", whose bytes are encrypted as an object. A
+// line of ID.partial has the field "key", too. Sizes of files, their ids in the cluster, and the times of ids are not hidden.
+//
+// Why not the age format: with one secret key the standard library suffices, and names that depend on a key are needed in any case.
+// TestGoldenSeal has an example.
+//
 // # Invariants
 //
 //	BD1. A backup that is listed is whole: its objects were durable before ID.json was written.
@@ -31,7 +52,7 @@
 //	BD3. Delete removes no object that a listed backup, or an unfinished copy of another one, needs. If it cannot read what they need, it
 //	    deletes nothing.
 //	BD4. Bytes that are read from the directory are used only if they have the hash that the backup names. Damage is a CorruptError that
-//	    names the file. Memory is bounded by the sizes of files, whatever is in them.
+//	    names the file. The key of a Dir must be that of its backups. Memory is bounded by the sizes of files, whatever is in them.
 //
 // # Goroutines
 //

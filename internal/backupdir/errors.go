@@ -32,3 +32,19 @@ type FormatError struct {
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s has format %d, and this version reads format %d: use the version of stele that wrote it, or a later one", e.File, e.Format, format)
 }
+
+// KeyError names a backup that is encrypted by another key than that of the Dir. A key is named by its public id; none is empty.
+type KeyError struct {
+	File      string
+	Want, Got string // of the backup, and of the Dir
+}
+
+func (e *KeyError) Error() string {
+	switch {
+	case e.Want == "":
+		return fmt.Sprintf("%s is not encrypted", e.File)
+	case e.Got == "":
+		return fmt.Sprintf("%s is encrypted by key %s", e.File, e.Want)
+	}
+	return fmt.Sprintf("%s is encrypted by key %s, not by key %s", e.File, e.Want, e.Got)
+}

@@ -3,7 +3,6 @@ package backupdir
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,8 +12,8 @@ import (
 type File struct {
 	ID     string `json:"id"` // in the cluster of which it is a copy
 	Bytes  int64  `json:"bytes"`
-	Check  string `json:"check"` // files with equal ID, Bytes and Check are equal
-	SHA256 string `json:"sha256"`
+	Check  string `json:"check"`  // files with equal ID, Bytes and Check are equal
+	SHA256 string `json:"sha256"` // or its HMAC, if the directory is encrypted
 }
 
 // Backup is a backup in a directory.
@@ -31,8 +30,10 @@ type Backup struct {
 // envelope is ID.json.
 type envelope struct {
 	Format int             `json:"format"`
+	Key    string          `json:"key,omitempty"`
 	SHA256 string          `json:"sha256"`
-	Backup json.RawMessage `json:"backup"`
+	Backup json.RawMessage `json:"backup,omitempty"`
+	Sealed []byte          `json:"sealed,omitempty"`
 }
 
 const (
@@ -46,25 +47,42 @@ const (
 	fileIDDigits = 32
 	checkDigits  = 8
 	sha256Digits = 2 * sha256.Size
+	keyIDDigits  = 2 * keyIDBytes
 )
 
 // encode returns the content of ID.json.
-func (b *Backup) encode() ([]byte, error) {
+func (b *Backup) encode(key *Key) ([]byte, error) {
 	inner, err := json.Marshal(b)
 	if err != nil {
 		return nil, err
 	}
-	out, err := json.Marshal(&envelope{format, hashOf(inner), inner})
+	e := envelope{Format: format, Key: key.ID(), SHA256: key.sum(inner)}
+	if key == nil {
+		e.Backup = inner
+	} else if e.Sealed, err = key.seal(inner); err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(&e)
 	return append(out, '\n'), err
 }
 
-func hashOf(p []byte) string {
-	sum := sha256.Sum256(p)
-	return hex.EncodeToString(sum[:])
+// open returns the value of backup, which is decrypted if there is a key.
+func (e *envelope) open(key *Key) ([]byte, error) {
+	inner := []byte(e.Backup)
+	if key != nil {
+		var err error
+		if inner, err = key.unseal(e.Sealed); err != nil {
+			return nil, err
+		}
+	}
+	if got := key.sum(inner); got != e.SHA256 {
+		return nil, fmt.Errorf("its hash is %s, want %.80q", got, e.SHA256)
+	}
+	return inner, nil
 }
 
-// decode decodes the content of ID.json. The name of the file is for errors: *CorruptError, *FormatError.
-func decode(raw []byte, id, file string) (*Backup, error) {
+// decode decodes the content of ID.json. The name of the file is for errors: *CorruptError, *FormatError, *KeyError.
+func decode(raw []byte, id, file string, key *Key) (*Backup, error) {
 	var e envelope
 	bad := func(reason string, args ...any) (*Backup, error) {
 		return nil, &CorruptError{file, fmt.Sprintf(reason, args...)}
@@ -78,13 +96,29 @@ func decode(raw []byte, id, file string) (*Backup, error) {
 	if e.Format != format {
 		return bad("format %d", e.Format)
 	}
-	if got := hashOf(e.Backup); got != e.SHA256 {
-		return bad("its SHA-256 is %s, want %.80q", got, e.SHA256)
+	if e.Key != key.ID() {
+		if e.Key != "" && !isHex(e.Key, keyIDDigits) {
+			return bad("its key is %.80q", e.Key)
+		}
+		return nil, &KeyError{file, e.Key, key.ID()}
 	}
-	b := &Backup{}
-	if err := json.Unmarshal(e.Backup, b); err != nil {
+	inner, err := e.open(key)
+	if err != nil {
 		return bad("%v", err)
 	}
+	b := &Backup{}
+	if err := json.Unmarshal(inner, b); err != nil {
+		return bad("%v", err)
+	}
+	if err := b.check(id, file); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// check checks what a manifest states. The error is a *CorruptError.
+func (b *Backup) check(id, file string) error {
+	bad := func(reason string, args ...any) error { return &CorruptError{file, fmt.Sprintf(reason, args...)} }
 	if b.ID != id {
 		return bad("it is backup %.80q", b.ID)
 	}
@@ -99,7 +133,7 @@ func decode(raw []byte, id, file string) (*Backup, error) {
 		}
 		seen[f.ID] = true
 	}
-	return b, nil
+	return nil
 }
 
 // check checks what the cluster states of a file.

@@ -2,7 +2,6 @@ package backupdir
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ const pieceBytes = 1 << 20
 // has reports whether an object is stored, by its size.
 func (d *Dir) has(sum string, size int64) bool {
 	n, _, err := d.fs.Stat(d.objectName(sum))
-	return err == nil && n == size
+	return err == nil && n == d.key.storedBytes(size)
 }
 
 // putObject stores what next returns, piece by piece, until it has size bytes. It returns the hash. The object is durable after a SyncDir
@@ -33,7 +32,7 @@ func (d *Dir) putObject(size int64, next func(p []byte, off int64) (int, error))
 	if err != nil {
 		return "", fmt.Errorf("create an object: %w", err)
 	}
-	sum, err = fill(f, size, next)
+	sum, err = d.fill(f, size, next)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -48,8 +47,17 @@ func (d *Dir) putObject(size int64, next func(p []byte, off int64) (int, error))
 }
 
 // fill writes a file and syncs it.
-func fill(f vfs.File, size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
-	h, p := sha256.New(), make([]byte, min(size, pieceBytes))
+func (d *Dir) fill(f vfs.File, size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
+	file := io.NewOffsetWriter(f, 0)
+	out, end := io.Writer(file), func() error { return nil }
+	if d.key != nil {
+		s, err := d.key.newSealer(file)
+		if err != nil {
+			return "", err
+		}
+		out, end = s, s.Close
+	}
+	h, p := d.key.hash(), make([]byte, min(size, pieceBytes))
 	for off := int64(0); off < size; {
 		n, err := next(p[:min(int64(len(p)), size-off)], off)
 		if err != nil {
@@ -59,10 +67,13 @@ func fill(f vfs.File, size int64, next func(p []byte, off int64) (int, error)) (
 			return "", fmt.Errorf("a file of the backup ends after %d of %d bytes", off, size)
 		}
 		h.Write(p[:n])
-		if _, err := f.WriteAt(p[:n], off); err != nil {
+		if _, err := out.Write(p[:n]); err != nil {
 			return "", fmt.Errorf("write an object: %w", err)
 		}
 		off += int64(n)
+	}
+	if err := end(); err != nil {
+		return "", fmt.Errorf("write an object: %w", err)
 	}
 	if err := f.Sync(); err != nil {
 		return "", fmt.Errorf("sync an object: %w", err)
@@ -88,6 +99,7 @@ type objectReader struct {
 	ctx  context.Context
 	d    *Dir
 	f    vfs.File
+	from io.Reader // of the content
 	name string
 	off  int64
 	size int64
@@ -106,15 +118,32 @@ func (d *Dir) openObject(ctx context.Context, x *File, read func(n int64)) (*obj
 	if err != nil {
 		return nil, err
 	}
-	size, err := f.Size()
-	if err == nil && size != x.Bytes {
-		err = &CorruptError{name, fmt.Sprintf("it has %d bytes, want %d", size, x.Bytes)}
-	}
+	from, err := d.content(f, name, x)
 	if err != nil {
 		_ = f.Close() // read only
 		return nil, err
 	}
-	return &objectReader{ctx: ctx, d: d, f: f, name: name, size: size, sum: x.SHA256, h: sha256.New(), read: read}, nil
+	return &objectReader{ctx: ctx, d: d, f: f, from: from, name: name, size: x.Bytes, sum: x.SHA256, h: d.key.hash(), read: read}, nil
+}
+
+// content returns a reader of the content of an object.
+func (d *Dir) content(f vfs.File, name string, x *File) (io.Reader, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if want := d.key.storedBytes(x.Bytes); size != want {
+		return nil, &CorruptError{name, fmt.Sprintf("it has %d bytes, want %d", size, want)}
+	}
+	raw := io.NewSectionReader(f, 0, size)
+	if d.key == nil {
+		return raw, nil
+	}
+	u, err := d.key.newUnsealer(raw, x.Bytes)
+	if errors.Is(err, errSeal) {
+		err = &CorruptError{name, err.Error()}
+	}
+	return u, err
 }
 
 // Read implements io.Reader.
@@ -126,7 +155,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	}
 	if r.off == r.size {
 		if got := hex.EncodeToString(r.h.Sum(nil)); got != r.sum {
-			return 0, &CorruptError{r.name, "its SHA-256 is " + got}
+			return 0, &CorruptError{r.name, "its hash is " + got}
 		}
 		return 0, io.EOF
 	}
@@ -134,11 +163,14 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	if err := r.d.pace(r.ctx, len(p)); err != nil {
 		return 0, err
 	}
-	n, err := r.f.ReadAt(p, r.off)
-	if n > 0 {
+	n, err := r.from.Read(p)
+	switch {
+	case n > 0:
 		err = nil
-	} else if errors.Is(err, io.EOF) {
+	case errors.Is(err, io.EOF):
 		err = &CorruptError{r.name, fmt.Sprintf("it ends after %d bytes", r.off)}
+	case errors.Is(err, errSeal):
+		err = &CorruptError{r.name, fmt.Sprintf("after %d bytes %v", r.off, err)}
 	}
 	r.h.Write(p[:n])
 	r.off += int64(n)

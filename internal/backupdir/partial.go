@@ -14,6 +14,7 @@ import (
 
 // partial records the files that a copy has stored.
 type partial struct {
+	key *Key
 	// mu guards the fields in it. It is held across writes, which are short.
 	mu struct {
 		sync.Mutex
@@ -26,7 +27,13 @@ type partial struct {
 // syncBytes is how much may be copied again after a power loss, in bytes of objects.
 const syncBytes = 64 << 20
 
-// readPartial returns the files that an unfinished copy has stored. Damaged lines are left out.
+// partialFile is a line of ID.partial.
+type partialFile struct {
+	File
+	Key string `json:"key,omitempty"`
+}
+
+// readPartial returns the files that an unfinished copy has stored. Damaged lines, and those of another key, are left out.
 func (d *Dir) readPartial(id string) ([]File, error) {
 	raw, err := d.readFile(d.partialName(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,19 +45,19 @@ func (d *Dir) readPartial(id string) ([]File, error) {
 	var all []File
 	for line := range strings.Lines(string(raw)) {
 		text, sum, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		var x File
+		var x partialFile
 		if sum != fmt.Sprintf("%08x", crc.Sum([]byte(text))) || json.Unmarshal([]byte(text), &x) != nil ||
-			x.check() != nil || !isHex(x.SHA256, sha256Digits) {
+			x.check() != nil || !isHex(x.SHA256, sha256Digits) || x.Key != d.key.ID() {
 			continue
 		}
-		all = append(all, x)
+		all = append(all, x.File)
 	}
 	return all, nil
 }
 
 // openPartial opens the record of a copy for more lines.
 func (d *Dir) openPartial(id string) (*partial, error) {
-	name, p := d.partialName(id), &partial{}
+	name, p := d.partialName(id), &partial{key: d.key}
 	f, err := d.fs.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if f, err = d.fs.Create(name); err == nil {
@@ -74,14 +81,14 @@ func (d *Dir) openPartial(id string) (*partial, error) {
 }
 
 // line returns the line of a file.
-func (f *File) line() ([]byte, error) {
-	b, err := json.Marshal(f)
+func (f *File) line(key *Key) ([]byte, error) {
+	b, err := json.Marshal(&partialFile{*f, key.ID()})
 	return fmt.Appendf(b, " %08x\n", crc.Sum(b)), err
 }
 
 // add records a file, whose object is stored.
 func (p *partial) add(x *File) error {
-	b, err := x.line()
+	b, err := x.line(p.key)
 	if err != nil {
 		return err
 	}

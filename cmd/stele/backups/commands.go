@@ -115,7 +115,7 @@ func wait(ctx context.Context, a *cli.App, c *client.Client, id string) (*client
 
 // createOutside makes a backup and copies it to a directory. It deletes the backup inside the cluster unless that is to be kept.
 func createOutside(ctx context.Context, a *cli.App, c *client.Client, tables []string, keep time.Duration, to string, o *outside) error {
-	d, err := o.create(to) // before a backup that could not be copied
+	d, err := o.create(ctx, to) // before a backup that could not be copied
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func jsonOf(b *client.Backup) backupJSON {
 }
 
 func listCommand(a *cli.App) *cobra.Command {
-	from := ""
+	from, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -201,7 +201,7 @@ The caller needs the right read on the cluster. --from needs no cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
-				return listFrom(a, from)
+				return listFrom(cmd.Context(), a, from, &o)
 			}
 			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Backup, error) { return c.Backups().List(ctx) })
 			if err != nil {
@@ -211,6 +211,7 @@ The caller needs the right read on the cluster. --from needs no cluster.`,
 		},
 	}
 	fromFlag(cmd, &from)
+	o.keyFlag(cmd)
 	return cmd
 }
 
@@ -245,7 +246,7 @@ func shownTables(tables []string) string {
 }
 
 func describeCommand(a *cli.App) *cobra.Command {
-	from := ""
+	from, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:     "describe ID",
 		Aliases: []string{"show"},
@@ -256,7 +257,7 @@ func describeCommand(a *cli.App) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from != "" {
-				return describeFrom(a, args[0], from)
+				return describeFrom(cmd.Context(), a, args[0], from, &o)
 			}
 			b, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Backup, error) {
 				return c.Backups().Find(ctx, args[0])
@@ -268,6 +269,7 @@ func describeCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	fromFlag(cmd, &from)
+	o.keyFlag(cmd)
 	return cmd
 }
 
@@ -383,7 +385,7 @@ func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as str
 }
 
 func deleteCommand(a *cli.App) *cobra.Command {
-	from := ""
+	from, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Aliases: []string{"rm"},
@@ -396,7 +398,7 @@ unfinished copies can be deleted, too.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from != "" {
-				return deleteFrom(a, args, from)
+				return deleteFrom(cmd.Context(), a, args, from, &o)
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				for _, id := range args {
@@ -410,5 +412,6 @@ unfinished copies can be deleted, too.`,
 		},
 	}
 	fromFlag(cmd, &from)
+	o.keyFlag(cmd)
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/backupdir"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/node/masterkeys"
 )
 
 const copyLong = `Copy a backup out of the cluster, to a directory: of another disk, or of a file server.
@@ -20,10 +21,14 @@ earlier backup in it has are not copied again. A directory that does not exist i
 created, but not its parent.
 
 The backup is listed in the directory when it is whole and durable. If the command is
-interrupted, run it again: it continues.`
+interrupted, run it again: it continues.
+
+With --encryption-key-file the directory is encrypted. All its backups need that key. It
+is not stored in the cluster: without a copy of it the backups are lost.`
 
 const copyExample = `  stele backup copy 20261127-194512-3f9a01 --to /mnt/backups
-  stele backup create --all --to /mnt/backups`
+  stele backup create --all --to /mnt/backups --rate 50MiB
+  stele backup create --all --to /mnt/sealed --encryption-key-file /etc/stele/backup-key`
 
 func copyCommand(a *cli.App) *cobra.Command {
 	to, o := "", outside{}
@@ -38,7 +43,7 @@ func copyCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef("for example: stele backup copy ID --to /mnt/backups", "--to is missing")
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				d, err := o.create(to)
+				d, err := o.create(ctx, to)
 				if err != nil {
 					return err
 				}
@@ -56,10 +61,30 @@ func copyCommand(a *cli.App) *cobra.Command {
 }
 
 // outside holds the flags of commands that move the bytes of backups outside the cluster.
-type outside struct{ rate string }
+type outside struct {
+	rate string
+	keys masterkeys.Source
+}
 
 func (o *outside) flags(cmd *cobra.Command) {
+	o.keyFlag(cmd)
 	cmd.Flags().StringVar(&o.rate, "rate", "", "move at most these `bytes` a second outside the cluster, such as 50MiB (default: no bound)")
+}
+
+func (o *outside) keyFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.keys.File, "encryption-key-file", "", "`FILE` with the key of the directory: 64 hexadecimal digits, as of openssl rand -hex 32")
+}
+
+// key returns the key of the directory, nil without one.
+func (o *outside) key(ctx context.Context) (*backupdir.Key, error) {
+	keys, err := o.keys.Read(ctx)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	if len(keys) > 1 {
+		return nil, cli.Usagef("a directory has one key", "%s has %d keys", o.keys.File, len(keys))
+	}
+	return backupdir.NewKey(keys[0][:])
 }
 
 // apply applies the flags to a directory.
@@ -121,6 +146,7 @@ func explain(err error, dir string) error {
 	var busy *backupdir.BusyError
 	var corrupt *backupdir.CorruptError
 	var later *backupdir.FormatError
+	var key *backupdir.KeyError
 	switch {
 	case errors.Is(err, backupdir.ErrNoBackup):
 		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: fmt.Sprintf(`"stele backup list --from %s" shows the backups with their ids`, dir)}
@@ -128,6 +154,10 @@ func explain(err error, dir string) error {
 		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "retry when it is done"}
 	case errors.As(err, &corrupt):
 		return &cli.Fault{Code: cli.ExitUnhealthy, Err: err, Hint: repairHint(dir)}
+	case errors.As(err, &key) && key.Want == "":
+		return &cli.Fault{Code: cli.ExitUsage, Err: err, Hint: "omit --encryption-key-file, or use another directory"}
+	case errors.As(err, &key):
+		return &cli.Fault{Code: cli.ExitUsage, Err: err, Hint: "name the file of that key by --encryption-key-file, or use another directory"}
 	case errors.As(err, &later):
 		return &cli.Fault{Code: cli.ExitUsage, Err: err}
 	}
@@ -138,18 +168,16 @@ func repairHint(dir string) string {
 	return fmt.Sprintf(`restore the file from another replica of the directory; or remove it, and copy the backup again if the cluster has it still: "stele backup copy ID --to %s"`, dir)
 }
 
-// open opens a directory of backups.
-func open(from string) (*backupdir.Dir, error) {
-	d, err := backupdir.Open(vfs.OS(), from)
-	if err != nil {
-		return nil, explain(err, from)
-	}
-	return d, nil
-}
-
 // create opens a directory with the flags, and creates it if needed.
-func (o *outside) create(to string) (*backupdir.Dir, error) {
-	d, err := backupdir.Create(vfs.OS(), to)
+func (o *outside) create(ctx context.Context, to string) (*backupdir.Dir, error) {
+	key, err := o.key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := backupdir.Create(vfs.OS(), to, key)
+	if err == nil {
+		err = d.CheckKey()
+	}
 	if err != nil {
 		return nil, explain(err, to)
 	}
@@ -157,12 +185,16 @@ func (o *outside) create(to string) (*backupdir.Dir, error) {
 }
 
 // open opens a directory with the flags.
-func (o *outside) open(from string) (*backupdir.Dir, error) {
-	d, err := open(from)
-	if err == nil {
-		err = o.apply(d)
+func (o *outside) open(ctx context.Context, from string) (*backupdir.Dir, error) {
+	key, err := o.key(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	d, err := backupdir.Open(vfs.OS(), from, key)
+	if err != nil {
+		return nil, explain(err, from)
+	}
+	return d, o.apply(d)
 }
 
 // jsonOfCopy is the --json form of a backup in a directory.
@@ -173,6 +205,9 @@ func jsonOfCopy(b *backupdir.Backup) backupJSON {
 
 // jsonOfEntry is the --json form of a backup that is listed.
 func jsonOfEntry(e *backupdir.Entry) backupJSON {
+	if errors.As(e.Err, new(*backupdir.KeyError)) {
+		return backupJSON{ID: e.ID, State: "other-key", Tables: []string{}, Error: e.Err.Error()}
+	}
 	if e.Err != nil {
 		return backupJSON{ID: e.ID, State: "damaged", Tables: []string{}, Error: e.Err.Error()}
 	}
@@ -180,8 +215,8 @@ func jsonOfEntry(e *backupdir.Entry) backupJSON {
 }
 
 // listFrom lists the backups of a directory.
-func listFrom(a *cli.App, from string) error {
-	d, err := open(from)
+func listFrom(ctx context.Context, a *cli.App, from string, o *outside) error {
+	d, err := o.open(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -217,8 +252,8 @@ func listFrom(a *cli.App, from string) error {
 }
 
 // describeFrom prints a backup of a directory.
-func describeFrom(a *cli.App, id, from string) error {
-	d, err := open(from)
+func describeFrom(ctx context.Context, a *cli.App, id, from string, o *outside) error {
+	d, err := o.open(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -230,8 +265,8 @@ func describeFrom(a *cli.App, id, from string) error {
 }
 
 // deleteFrom deletes backups of a directory.
-func deleteFrom(a *cli.App, ids []string, from string) error {
-	d, err := open(from)
+func deleteFrom(ctx context.Context, a *cli.App, ids []string, from string, o *outside) error {
+	d, err := o.open(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -272,12 +307,13 @@ func verifyCommand(a *cli.App) *cobra.Command {
 	return cmd
 }
 
+// fromFlag adds the flag that names a directory.
 func fromFlag(cmd *cobra.Command, from *string) {
 	cmd.Flags().StringVar(from, "from", "", "use the backups in this `directory`, outside the cluster")
 }
 
 func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string, o *outside) error {
-	d, err := o.open(from)
+	d, err := o.open(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -320,7 +356,7 @@ func orAll(d *backupdir.Dir, ids []string) ([]string, error) {
 
 // restoreFrom restores tables of a backup in a directory.
 func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, r *restoring) error {
-	d, err := r.outside.open(r.from)
+	d, err := r.outside.open(ctx, r.from)
 	if err != nil {
 		return err
 	}
