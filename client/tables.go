@@ -21,6 +21,10 @@ type (
 	Usage       = api.Usage
 	TableUsage  = api.TableUsage
 	FamilyUsage = api.FamilyUsage
+
+	// KeyHeat has the operations on the rows of a table by ranges of rows and intervals, and KeyHeatRequest what to ask for.
+	KeyHeat        = api.KeyHeat
+	KeyHeatRequest = api.KeyHeatRequest
 	// DroppedTable is a dropped table that is kept.
 	DroppedTable = api.DroppedTable
 )
@@ -49,6 +53,13 @@ func (t Tables) Describe(ctx context.Context, name string) (*TableInfo, error) {
 		return nil, err
 	}
 	return info, nil
+}
+
+// KeyHeat returns which rows of a table were read and written, over time. It requires the right to read the whole table: the result has
+// row keys. Errors: ErrNoTable, ErrPermission, ErrLimit.
+func (t Tables) KeyHeat(ctx context.Context, r *KeyHeatRequest) (*KeyHeat, error) {
+	k := &api.KeyHeat{}
+	return k, t.calls.do(ctx, &call{method: api.MethodKeyHeat, safe: true, encode: r.Append, decode: k.Decode})
 }
 
 // Usage returns the disk space and memory that a table uses, by family; an empty name selects all

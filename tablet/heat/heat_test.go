@@ -136,7 +136,7 @@ func TestHotRow(t *testing.T) {
 	p := tablet.Take()
 	check(t, p.Buckets, "", "")
 	at := slices.IndexFunc(p.Buckets, func(b Bucket) bool { return string(b.End) == "user0500" })
-	if at < 0 || p.Buckets[at].Reads < 10_000 || p.Buckets[at].Reads > 20_000 || !bytes.Equal(p.Buckets[at].Start, below([]byte("user0500"))) {
+	if at < 0 || p.Buckets[at].Reads < 10_000 || p.Buckets[at].Reads > 20_000 || !bytes.Equal(p.Buckets[at].Start, Below([]byte("user0500"))) {
 		t.Errorf("bucket %d of %+v", at, p.Buckets)
 	}
 	if len(p.Hot) != 1 || string(p.Hot[0].Row) != "user0500" || p.Hot[0].Reads < 10_000 || p.Hot[0].Writes != 0 {

@@ -142,3 +142,16 @@ func MergeHot(most int, all ...[]Hot) []Hot {
 	}
 	return hottest(flat, most)
 }
+
+// Overlap returns which ranges a bucket overlaps, from and below to; one at least. The ranges begin at starts, and each ends where the next one begins.
+func Overlap(starts [][]byte, b *Bucket) (from, to int) {
+	from, found := slices.BinarySearchFunc(starts, b.Start, bytes.Compare)
+	if !found && from > 0 {
+		from--
+	}
+	if to = len(starts); len(b.End) > 0 {
+		to, _ = slices.BinarySearchFunc(starts, b.End, bytes.Compare)
+	}
+	from = min(from, len(starts)-1)
+	return from, max(to, from+1)
+}

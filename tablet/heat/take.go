@@ -107,7 +107,7 @@ func (t *Tablet) cut(points []point) []Bucket {
 		p := &points[i]
 		heavy := p.weight >= total*bucketShare
 		if heavy && weight > 0 {
-			end(below(p.row))
+			end(Below(p.row))
 		}
 		if weight += p.weight; heavy || weight >= total*bucketShare {
 			end(p.row)
@@ -120,8 +120,8 @@ func (t *Tablet) cut(points []point) []Bucket {
 	return append(all, Bucket{Start: from, End: last})
 }
 
-// below returns a row that is below row, and above all rows below it that occur in practice.
-func below(row []byte) []byte {
+// Below returns a row that is below row, and above all rows below it that occur in practice.
+func Below(row []byte) []byte {
 	n := len(row)
 	switch {
 	case n == 0:
