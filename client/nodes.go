@@ -16,6 +16,9 @@ type (
 	// SlowRequests are requests to a node that took long, and SlowRequest is one of them.
 	SlowRequests = api.SlowRequests
 	SlowRequest  = api.SlowRequest
+	// Traces are requests to a node whose traces are kept, and Trace is one of them.
+	Traces = api.Traces
+	Trace  = api.Trace
 	// AuditLines are the last lines of an audit log.
 	AuditLines = api.AuditLines
 	// RaftStatus is the state of the lock service.
@@ -65,6 +68,15 @@ func (n Nodes) SlowRequests(ctx context.Context, addr string) (*SlowRequests, er
 	req := api.NamesRequest{}
 	to := destination{node: n.calls.locator.pool.node(addr)}
 	return s, n.calls.do(ctx, &call{method: api.MethodSlowRequests, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// Traces returns the requests of the node at an address, NodeInfo.RPC, whose traces are kept: those of one trace, or of all if id is empty. It
+// requires the right to read the cluster: the result has row keys. Errors: ErrPermission, and those of Client.Status.
+func (n Nodes) Traces(ctx context.Context, addr, id string) (*Traces, error) {
+	s := &api.Traces{}
+	req := api.NamesRequest{Names: []string{id}}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return s, n.calls.do(ctx, &call{method: api.MethodTraces, dest: to, safe: true, encode: req.Append, decode: s.Decode})
 }
 
 // AuditLog returns the last lines of an audit log of the node at an address, NodeInfo.RPC: audit, table-admins

@@ -37,6 +37,9 @@ type Config struct {
 	Bigtable string
 	// SlowRequest is how long a request takes to be among the slow ones that the node keeps. Zero means 200 ms.
 	SlowRequest time.Duration
+	// TraceSample is how many requests have one whose trace is kept although it is not slow. Zero means 1000; a negative number switches tracing
+	// off, so that slow requests are kept without what they did.
+	TraceSample int
 	// BigtableSessions makes clients of that API use sessions for point reads and row mutations.
 	BigtableSessions bool
 	// BigtableStrictLimits rejects requests of that API beyond the limits of Google's service.
@@ -137,6 +140,9 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Bigtable, "off")
 	if c.SlowRequest == 0 {
 		c.SlowRequest = 200 * time.Millisecond
+	}
+	if c.TraceSample == 0 {
+		c.TraceSample = 1000
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()

@@ -74,6 +74,7 @@ var requiredRights = map[string]string{
 	"status":           watchCluster,
 	"activity":         watchCluster,
 	"slow_requests":    readCluster,
+	"traces":           readCluster,
 	"audit_log":        adminCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,

@@ -24,7 +24,7 @@ func (n *Node) newOperations() {
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, FS: n.cfg.FS, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: n.candidate.Master,
 		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.blockStore.Store})
-	n.slow = slowlog.New(n.cfg.Name, n.cfg.SlowRequest)
+	n.slow = slowlog.New(slowlog.Config{Node: n.cfg.Name, Threshold: n.cfg.SlowRequest, Every: max(0, n.cfg.TraceSample)})
 	n.activity = activity.New(activity.Config{Name: n.cfg.Name, RPC: func() rpc.Stats { return n.rpc.Stats() }, Commits: func() int64 {
 		if !n.life.serving.Load() {
 			return 0

@@ -9,13 +9,14 @@ import (
 
 	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/internal/wire"
 )
 
 const (
 	// callBytes is the overhead of a request in flight, in bytes, that is charged to the memory
 	// gate.
-	callBytes = 512
+	callBytes = 768
 	// pooledParamsMax is the largest params buffer kept with a pooled Call, in bytes.
 	pooledParamsMax = 16 << 10
 )
@@ -51,6 +52,7 @@ type Call struct {
 	onSent     func() // called when the response has left memory
 	ctx        context.Context
 	cancel     context.CancelFunc
+	trace      trace.Record  // in use if ServerConfig.TraceEvery is set
 	state      atomic.Uint64 // odd while the call is live; the higher bits are a generation
 }
 
@@ -206,8 +208,8 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, e *Error) bool {
 	conn, charge, sent := c.conn, c.charge, c.onSent
 	took := time.Since(c.arrived)
 	c.method.stats.done(took, e)
-	if conn.srv.cfg.Slow != nil && took >= conn.srv.cfg.SlowAfter {
-		c.reportSlow(took, e)
+	if conn.srv.cfg.Traced != nil {
+		c.reportTraced(took, e)
 	}
 	if c.cancel != nil {
 		c.cancel()
@@ -222,15 +224,6 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, e *Error) bool {
 	conn.srv.memory.release(charge)
 	conn.doneOne()
 	return true
-}
-
-// reportSlow reports a call that took long.
-func (c *Call) reportSlow(took time.Duration, e *Error) {
-	s := SlowCall{Method: c.method.name, Peer: &c.conn.peer, Identity: c.Identity(), Params: wire.NewDecoder(c.buf), NumParams: c.NumParams, Bytes: len(c.buf), Took: took, Waited: took, Err: e}
-	if !c.began.IsZero() {
-		s.Waited = c.began.Sub(c.arrived)
-	}
-	c.conn.srv.cfg.Slow(&s)
 }
 
 func (c *Call) recycle() {
@@ -291,8 +284,9 @@ func (c *Call) run() {
 			c.panicked(state)
 		}
 	}()
-	if conn.srv.cfg.Slow != nil {
+	if conn.srv.cfg.Traced != nil {
 		c.began = time.Now()
+		c.Trace().Mark(c.began)
 	}
 	if m.admit != nil {
 		if err := m.admit(c); err != nil {

@@ -97,10 +97,13 @@ type ServerConfig struct {
 	// 100 ms while it does not lower the limit. It runs on the connection's reader and must not
 	// block. Nil lowers nothing.
 	MessageBytesOf func(p *Peer) int
-	// Slow, if it is not nil, is called before the answer of a call that took SlowAfter or more is sent. It must be
-	// quick: the answer waits for it.
-	Slow      func(*SlowCall)
+	// Traced, if it is not nil, is called before the answer of a call that took SlowAfter or more is sent, and of one
+	// whose trace is kept. It must be quick: the answer waits for it.
+	Traced    func(*TracedCall)
 	SlowAfter time.Duration
+	// TraceEvery makes the server record calls, and keep the traces of one of so many besides those that their callers
+	// sample. 0: it records none.
+	TraceEvery int
 	// Admit returns a function that admits calls of a method on the goroutine of their handler. If
 	// that function returns an error, the error is the answer. Admit is called once per registered
 	// method and may panic for an unknown one. A nil Admit or a nil function admits all calls.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -53,6 +54,7 @@ type serverConn struct {
 	peer Peer
 	// preferred is the result of ServerConfig.Preferred, until demote.
 	preferred atomic.Bool
+	sampler   trace.Sampler // used by the reader
 	// ahead is the number of unsent bytes that were forced as a preferred peer's.
 	ahead atomic.Int64
 	r     *reader // nil until the mode is known
@@ -318,6 +320,9 @@ func (c *serverConn) handle(m message) error {
 	}
 	call := newCall(c, meth, q, m.owned, charge)
 	call.arrived = c.r.now
+	if every := c.srv.cfg.TraceEvery; every > 0 {
+		call.trace.Begin(call.arrived, c.sampler.Next(every))
+	}
 	if m.timeoutMS > 0 {
 		call.deadline = c.r.now.Add(time.Duration(m.timeoutMS) * time.Millisecond)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 )
 
@@ -62,6 +63,14 @@ type For struct {
 	a     Access
 	turns Turns
 	table uint64 // id of the table; 0: the current table of that name
+	trace *trace.Record
+}
+
+// Traced returns a copy of as whose operation records what it does in r, which may be nil. The operation does not use
+// r after it has returned, or after the done of Apply or the emit of ReadRow was called.
+func (as For) Traced(r *trace.Record) For {
+	as.trace = r
+	return as
 }
 
 // Turns schedules one caller's work that may take seconds, such as matching long patterns against

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/memtable"
@@ -60,7 +61,7 @@ func (a *admission) check(sc *schema, rm *table.RowMutation, of Access) (*table.
 
 // admit waits until there is memory for a checked mutation, and charges it. The charge must be
 // released. admit does not wait while the tablet accepts no writes: the error is errFenced then.
-func (a *admission) admit(t *Tablet, rm *table.RowMutation) error {
+func (a *admission) admit(t *Tablet, rm *table.RowMutation, traced *trace.Record) error {
 	n := rowMutationBytes(rm)
 	if n > a.mutationMax() {
 		return &table.LimitError{What: "row mutation bytes in memory (each mutation counts the row key)", Limit: a.mutationMax(), Got: n}
@@ -70,6 +71,7 @@ func (a *admission) admit(t *Tablet, rm *table.RowMutation) error {
 		return nil
 	}
 	a.stalls.Add(1)
+	defer traced.Since(trace.WriteSpace, traced.Now())
 	a.memory.BeginWait()
 	defer a.memory.EndWait()
 	deadline := time.NewTimer(a.cfg.OverloadWait)

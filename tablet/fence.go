@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/latch"
 )
@@ -119,11 +120,12 @@ func (h *raisedFence) lift() {
 // waitForFence waits until the fence of t, if any, is lifted. since is when the caller began to
 // wait; the first call sets it. Errors: api.ErrNotServing when OverloadWait has passed, ErrClosed,
 // ctx's.
-func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) error {
-	h := t.fence.raised.Load()
+func (as For) waitForFence(ctx context.Context, t *Tablet, since *time.Time) error {
+	s, h := as.s, t.fence.raised.Load()
 	if h == nil {
 		return nil
 	}
+	defer as.trace.Since(trace.Fence, as.trace.Now())
 	now := time.Now()
 	if since.IsZero() {
 		*since = now

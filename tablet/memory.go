@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -186,7 +187,7 @@ func (r *rows) hold(bytes int) (err error) {
 		if r.turns != nil {
 			r.turns.End() // reads that hold the memory may wait for a turn
 		}
-		if r.reserved, err = r.gate.Reserve(r.ctx, bytes); err != nil {
+		if r.reserved, err = r.reserve(r.ctx, bytes); err != nil {
 			return err
 		}
 	}
@@ -225,10 +226,16 @@ func lacksMemory(err error) bool { return err != nil && errors.Is(err, errNoMemo
 // awaitMemory waits for the memory that the last attempt lacked, and keeps it for the next. Errors:
 // as reserve.
 func (r *rows) awaitMemory(ctx context.Context) (err error) {
-	if r.reserved, err = r.gate.Reserve(ctx, r.lacking); err == nil {
+	if r.reserved, err = r.reserve(ctx, r.lacking); err == nil {
 		r.covered = int64(r.lacking)
 	}
 	return err
+}
+
+// reserve waits for memory. Errors: those of the gate.
+func (r *rows) reserve(ctx context.Context, bytes int) (int64, error) {
+	defer r.trace.Since(trace.ReadSpace, r.trace.Now())
+	return r.gate.Reserve(ctx, bytes)
 }
 
 // releaseMemory releases the read's reservation.

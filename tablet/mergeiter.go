@@ -323,6 +323,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 	for _, m := range v.frozen {
 		r.addMem(m)
 	}
+	opts.Timed = r.trace != nil
 	for i := range v.groups {
 		g := &v.groups[i]
 		if !g.holds(&r.selection, r.schema) {
@@ -331,6 +332,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 		inMemory := r.schema.keepsInMemory(g.name)
 		for _, f := range g.files {
 			if p != nil && !p.mayHold(f) {
+				r.work.skipped++
 				continue
 			}
 			switch {
@@ -339,11 +341,13 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 			case p != nil:
 				if e, ok := f.table.Entries(p.row); ok {
 					r.addEntries(e)
+					r.work.cached++
 					continue
 				}
 			}
 			it := f.table.NewIter(opts)
 			r.iters = append(r.iters, it)
+			r.work.files++
 			if p == nil && f.inner {
 				r.sources = append(r.sources, boundedSource(it, f.meta.Start, f.meta.End))
 				continue
@@ -392,6 +396,9 @@ func (r *rows) keepEntries(row []byte) {
 // closeSources closes the iterators and drops the references to their data.
 func (r *rows) closeSources() {
 	for i, it := range r.iters {
+		if r.trace != nil {
+			r.work.add(it.TakeReads())
+		}
 		it.Close()
 		r.iters[i] = nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/ikey"
@@ -32,7 +33,8 @@ type reader struct {
 
 // begin prepares r for one operation of a caller.
 func (r *reader) begin(as For) {
-	r.access, r.rows.turns, r.latched = as.a, as.turns, false
+	r.access, r.rows.turns, r.latched, r.rows.trace = as.a, as.turns, false, as.trace
+	r.rows.work = work{}
 	r.eval.Begin(as.s.limits.FilterSteps, r)
 }
 
@@ -42,7 +44,8 @@ const latchedShare = 16
 
 // beginLatched is begin for an operation that holds a latch, and may have a turn already.
 func (r *reader) beginLatched(as For) {
-	r.rows.turns, r.latched = as.turns, true
+	r.rows.turns, r.latched, r.rows.trace = as.turns, true, as.trace
+	r.rows.work = work{}
 	r.eval.Begin(as.s.limits.FilterSteps/latchedShare, r)
 }
 
@@ -129,6 +132,8 @@ func (r *reader) release() {
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
 	r.heat.End()
+	r.rows.report()
+	r.rows.trace = nil
 	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
 	r.rows.yields = false
 	r.rows.selection.visible, r.rows.cleared = Visibility{}, nil
@@ -143,6 +148,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	defer v.release()
 	rs := &r.rows
 	defer rs.closeSources()
+	began := rs.trace.Detail()
 	r.seekTo(row)
 	r.seekPoint(v, row)
 	key, ok := rs.next()
@@ -163,6 +169,11 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	}
 	if err != nil || len(cells) == 0 {
 		return err
+	}
+	rs.trace.Since(trace.Read, began)
+	if r.answers { // emit answers, which ends the trace
+		rs.report()
+		rs.trace = nil
 	}
 	return emit(key, cells)
 }
@@ -208,6 +219,7 @@ func (r *reader) open(ctx context.Context, t *Tablet, f *table.Program) (*view, 
 		}
 		return nil, err
 	}
+	r.rows.trace.In(t.id)
 	if err := r.rows.init(ctx, t, sc, snap, f, r); err != nil {
 		v.release()
 		return nil, err
@@ -284,7 +296,9 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		if err != nil {
 			return nil, err
 		}
+		began := as.trace.Detail()
 		next, err := r.scan(ctx, t, rg, f, most, emit)
+		as.trace.Since(trace.Read, began)
 		most.addCells(r.rows.seen)
 		if err == errGone && ctx.Err() == nil {
 			continue // nothing was read, and the replacement is in the tables

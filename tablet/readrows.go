@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
@@ -42,7 +43,9 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 		if err != nil {
 			return at, err
 		}
+		began := as.trace.Detail()
 		n, err := r.readRowsOf(ctx, t, keys, at, f, emit)
+		as.trace.Since(trace.Read, began)
 		at += n
 		if sc == nil && err != errGone {
 			sc = r.rows.schema

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/latch"
 )
@@ -174,8 +175,7 @@ type decision func(*reader, *Tablet) (*table.RowMutation, error)
 // is visible. decide runs again if the row's tablet was split, merged or unloaded before the
 // commit, or if rights have changed.
 func (as For) modify(ctx context.Context, tableName string, row []byte, f *table.Program, decide decision) (int64, error) {
-	s := as.s
-	if err := s.limits.CheckRowKey(row); err != nil {
+	if err := as.s.limits.CheckRowKey(row); err != nil {
 		return 0, err
 	}
 	for since := (time.Time{}); ; {
@@ -190,7 +190,7 @@ func (as For) modify(ctx context.Context, tableName string, row []byte, f *table
 		if err != errFenced {
 			return stamp, err
 		}
-		if err := s.waitForFence(ctx, t, &since); err != nil {
+		if err := as.waitForFence(ctx, t, &since); err != nil {
 			return 0, err
 		}
 	}
@@ -208,7 +208,9 @@ func (as For) lockExclusive(ctx context.Context, l *latch.Latch, f *table.Progra
 	}
 	if !l.TryLockExclusive() {
 		as.endTurn()
+		began := as.trace.Now()
 		l.LockExclusive()
+		as.trace.Since(trace.Latch, began)
 	}
 	return nil
 }
@@ -242,7 +244,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {
 		if rm, err = s.writes.check(sc, rm, as.a); err == nil {
-			err = s.writes.admit(t, rm)
+			err = s.writes.admit(t, rm, as.trace)
 		}
 		admitted = err == nil
 	}
@@ -268,9 +270,11 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		err   error
 	}
 	done := make(chan outcome, 1)
-	as.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	exclusive := &exclusiveWrite{floor: floor}
+	as.commitLatched(t, sc, rm, l, exclusive, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
+		exclusive.times.report(as.trace)
 		return o.stamp, o.err
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)

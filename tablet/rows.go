@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/gcpolicy"
@@ -59,12 +60,46 @@ type rows struct {
 	lacking  int   // bytes of cells for which there was no memory
 	turns    Turns // of the caller; may be nil
 
+	trace *trace.Record // of the operation; may be nil
+	work  work          // since it was last reported
+
 	ctx  context.Context // of the current read
 	read int             // work since ctx was last checked, in entries
 	seen int64           // cells that the read has examined
 
 	most   *ScanBounds // bounds of a scan; may be nil
 	paused bool        // next stopped before the row of key because a bound was reached
+}
+
+// work is what a read has looked at.
+type work struct {
+	files, skipped, cached int // SSTables: read, ruled out by filters, found in the scan cache
+	reads                  sstable.Reads
+}
+
+func (w *work) add(r sstable.Reads) {
+	w.reads.Blocks, w.reads.Missed, w.reads.Took = w.reads.Blocks+r.Blocks, w.reads.Missed+r.Missed, w.reads.Took+r.Took
+	if w.reads.Began.IsZero() {
+		w.reads.Began = r.Began
+	}
+}
+
+// report adds the work of the read since the last report to its trace.
+func (r *rows) report() {
+	if r.trace == nil {
+		return
+	}
+	for _, it := range r.iters {
+		r.work.add(it.TakeReads())
+	}
+	w := &r.work
+	r.trace.Count(trace.Files, w.files)
+	r.trace.Count(trace.FilesSkipped, w.skipped)
+	r.trace.Count(trace.FilesCached, w.cached)
+	r.trace.Count(trace.Blocks, w.reads.Blocks)
+	r.trace.Count(trace.BlocksMissed, w.reads.Missed)
+	r.trace.Add(trace.Disk, w.reads.Began, w.reads.Took, w.reads.Missed)
+	r.work = work{}
 }
 
 // checkEntries is the number of entries after which a reader checks ctx and its deadline. It counts

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/changes"
@@ -27,12 +28,30 @@ type write struct {
 	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
 	charged   int64
 	unstamped bool // only the change stream needed the commit's time
+	trace     *trace.Record
+	times     commitTimes
 	done      func(timestamp int64, err error)
 }
 
 // exclusiveWrite has the additional state of a read-modify-write.
 type exclusiveWrite struct {
 	floor int64 // lower bound of the commit's timestamp, in µs, above what it read
+	times commitTimes
+}
+
+// commitTimes are those of a traced commit.
+type commitTimes struct{ submitted, appended, durable, applied time.Time }
+
+// report adds the times of a commit to a trace. Times that are zero are unknown.
+func (x *commitTimes) report(r *trace.Record) {
+	if r == nil || x.appended.IsZero() {
+		return
+	}
+	r.Extend(trace.LogQueue, x.submitted, x.appended)
+	r.Extend(trace.Replicas, x.appended, x.durable)
+	if !x.applied.IsZero() {
+		r.Extend(trace.Apply, x.durable, x.applied)
+	}
 }
 
 // bodyKeepMax is the largest body buffer, in bytes, that is kept for another write.
@@ -51,7 +70,6 @@ var writePool = sync.Pool{New: func() any { return new(write) }}
 // ErrClosed. Nothing is written then. After a *commitlog.FailedError or *UnknownOutcomeError the mutation
 // may or may not survive.
 func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
-	s := as.s
 	for since := (time.Time{}); ; {
 		t, err := as.tabletOf(context.Background(), tableName, rm.Row)
 		if err == nil {
@@ -61,7 +79,7 @@ func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp
 		case nil:
 			return
 		case errFenced:
-			err = s.waitForFence(context.Background(), t, &since)
+			err = as.waitForFence(context.Background(), t, &since)
 		case errChanged:
 			err = nil
 		}
@@ -81,13 +99,17 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	}
 	rm, err := s.writes.check(sc, rm, as.a)
 	if err == nil {
-		err = s.writes.admit(t, rm)
+		err = s.writes.admit(t, rm, as.trace)
 	}
 	if err != nil {
 		return err
 	}
 	l := t.fence.latches.Of(rm.Row)
-	l.LockShared()
+	if !l.TryLockShared() {
+		began := as.trace.Now()
+		l.LockShared()
+		as.trace.Since(trace.Latch, began)
+	}
 	switch {
 	case t.fence.raised.Load() != nil:
 		err = errFenced
@@ -156,6 +178,9 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
 	w.server, w.tablet, w.latch, w.exclusive, w.done = s, t, l, exclusive, done
+	w.trace, w.times = as.trace, commitTimes{submitted: as.trace.Last()}
+	as.trace.In(t.id)
+	as.trace.Count(trace.Rows, 1)
 	w.charged = s.writes.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -184,7 +209,22 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 			err = &UnknownOutcomeError{Cause: cause}
 		}
 	}
+	if w.trace != nil {
+		w.timed(c)
+	}
 	w.answer(closedError(err))
+}
+
+// timed records the times of a commit that has ended. The caller of an exclusive write may have stopped waiting, and reports them itself if
+// it has not.
+func (w *write) timed(c *commitlog.Commit) {
+	w.times.appended, w.times.durable = c.AppendBegan, c.AppendEnded
+	if w.exclusive != nil {
+		w.exclusive.times = w.times
+		return
+	}
+	w.times.applied = w.trace.Detail()
+	w.times.report(w.trace)
 }
 
 func (w *write) answer(err error) {
@@ -208,7 +248,7 @@ func (w *write) end(err error) {
 	if w.unstamped {
 		time = 0
 	}
-	w.server, w.tablet, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil
+	w.server, w.tablet, w.latch, w.done, w.exclusive, w.trace = nil, nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}

@@ -41,6 +41,7 @@ const (
 	MethodStatus        = "status"
 	MethodActivity      = "activity"
 	MethodSlowRequests  = "slow_requests"
+	MethodTraces        = "traces"
 	MethodAuditLog      = "audit_log"
 
 	MethodListNodes  = "list_nodes"
@@ -95,7 +96,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
-		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodAuditLog,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,

@@ -30,6 +30,8 @@ type SlowRequest struct {
 	Waited time.Duration `json:"-"`
 	Bytes  int64         `json:"bytes"` // of the request
 	Error  string        `json:"error"` // name of the error's code; empty: it succeeded
+	// Trace identifies the trace of the request: 32 hexadecimal digits.
+	Trace string `json:"trace"`
 }
 
 // Bounds of SlowRequests.
@@ -48,7 +50,7 @@ func (s *SlowRequests) fields() fields {
 func (r *SlowRequest) fields() fields {
 	return fields{
 		{"end_ms", &r.EndMS}, {"method", &r.Method}, {"table", &r.Table}, {"row", &r.Row}, {"user", &r.User}, {"from", &r.From},
-		{"took_s", &r.Took}, {"waited_s", &r.Waited}, {"bytes", &r.Bytes}, {"error", &r.Error},
+		{"took_s", &r.Took}, {"waited_s", &r.Waited}, {"bytes", &r.Bytes}, {"error", &r.Error}, {"trace", &r.Trace},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
@@ -24,6 +25,7 @@ type Access struct {
 	method, table string
 	now           bool // must not wait
 	begun         int  // times that the operation has begun
+	trace         *trace.Record
 
 	// Since Begin: the ticket of the last check of rights, the view used, and whether rights changed between two checks.
 	looked, moved bool
@@ -54,7 +56,7 @@ func (z *Authorizer) Access(c *rpc.Call, name string) *Access {
 		return nil
 	}
 	a := accesses.Get().(*Access)
-	a.z, a.caller, a.method, a.table = z, caller, c.Method(), name
+	a.z, a.caller, a.method, a.table, a.trace = z, caller, c.Method(), name, c.Trace()
 	return a
 }
 
@@ -103,8 +105,11 @@ func (a *Access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 		if a.now {
 			return nil, tablet.ErrWouldWait
 		}
+		began := a.trace.Now()
 		var err error
-		if v, t, err = a.z.Rights.View(ctx, a.caller, s); err != nil {
+		v, t, err = a.z.Rights.View(ctx, a.caller, s)
+		a.trace.Since(trace.Rights, began)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -139,13 +139,13 @@ func (d *Service) mutateMetered(c *rpc.Call, r *api.MutateRequest, m quotas.Mete
 			d.refuseMutate(c, a, &m, err, name, id, row, bytes)
 		}
 	}
-	if now && d.Tablets.TabletsOf(name).For(a.Of(false)).Table(id).ApplyNow(name, &r.Row, done) {
+	if now && d.Tablets.TabletsOf(name).For(a.Of(false)).Table(id).Traced(c.Trace()).ApplyNow(name, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// rpc bounds these by the requests in flight.
 	go func() {
-		d.Tablets.TabletsOf(name).For(a.Of(true)).Table(id).Apply(name, &r.Row, done)
+		d.Tablets.TabletsOf(name).For(a.Of(true)).Table(id).Traced(c.Trace()).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
@@ -222,7 +222,7 @@ func (k *rowsCall) begin(i int) {
 	case refused != nil:
 		o.err = *refused
 	default:
-		k.d.Tablets.TabletsOf(k.table).For(o.access.Of(true)).Table(k.id).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
+		k.d.Tablets.TabletsOf(k.table).For(o.access.Of(true)).Table(k.id).Traced(k.c.Trace()).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
 			o.timestamp, o.err = timestamp, err
 			if err != nil && errors.Is(err, api.ErrNotServing) {
 				k.misrouted.Store(true)
@@ -294,7 +294,7 @@ func (d *Service) checkAndMutate(c *rpc.Call) {
 	}
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	matched, err := turn.in(d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	matched, err := turn.in(d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)).Traced(c.Trace()).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err == nil {
 		rm := table.RowMutation{Row: r.Row, Mutations: r.False}
 		if matched {
@@ -326,7 +326,7 @@ func (d *Service) readModifyWrite(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	row, err := d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID).Traced(c.Trace()).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err == nil {
 		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
 		m.Charge(quota.WriteOps, 0, bytes)

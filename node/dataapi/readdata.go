@@ -52,11 +52,11 @@ func (d *Service) answerRow(c *rpc.Call, r rowRead, f *table.Program, m quotas.M
 	defer a.Release()
 	answered := false
 	ctx := timing.ClockContext{Context: context.Background(), Until: c.Deadline()}
-	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 1} // the answer is encoded into the connection's output
+	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 1, Trace: c.Trace()} // the answer is encoded into the connection's output
 	defer memory.Release()
 	turn := d.turnsOf(c, r.table, f)
 	defer turn.release()
-	as := turn.in(d.Tablets.TabletsOf(r.table).For(a.Of(true)).Table(r.id))
+	as := turn.in(d.Tablets.TabletsOf(r.table).For(a.Of(true)).Table(r.id)).Traced(c.Trace())
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -144,7 +144,7 @@ func (d *Service) readRows(c *rpc.Call) {
 
 // answerRows answers with the rows of a request. After an error it has not answered.
 func (d *Service) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m quotas.Metered) error {
-	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 2}
+	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 2, Trace: c.Trace()}
 	defer memory.Release()
 	e, err := memory.Build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
 		return d.readRowsInto(c, a, r, f, e, &memory)
@@ -163,7 +163,7 @@ func (d *Service) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsReques
 func (d *Service) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *results.Answer) error {
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	as, most := turn.in(d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)), d.Results.Batch(api.ResultBytesMax)
+	as, most := turn.in(d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)).Traced(c.Trace()), d.Results.Batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))

@@ -125,7 +125,7 @@ func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	size := d.Results.Batch(s.batchBytes)
 	m := d.Quotas.Meter(c, s.table, false)
 	err := m.Take(quota.ReadOps, 0, 0) // the amount is known afterwards
-	memory := results.Answer{Of: d.Results, User: s.owner, Copies: 2}
+	memory := results.Answer{Of: d.Results, User: s.owner, Copies: 2, Trace: c.Trace()}
 	defer memory.Release()
 	if err == nil {
 		err = memory.Await(c.Context(), size)
@@ -216,7 +216,7 @@ type batch struct {
 func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *results.Answer) (b batch, err error) {
 	turn := d.turnsOf(c, s.table, s.filter)
 	defer turn.release()
-	left, as, looked := s.left, turn.in(d.Tablets.TabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
+	left, as, looked := s.left, turn.in(d.Tablets.TabletsOf(s.table).For(a.Of(true)).Table(s.id)).Traced(c.Trace()), 0
 	for {
 		e.Reset()
 		s.left, b = left, batch{rows: s.begin(e), resume: s.resume}

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/fair"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -96,7 +97,10 @@ func (t *turns) wait(acquire func(ctx context.Context, user string) error) error
 		return nil
 	}
 	t.call.LeavePool()
+	r := t.call.Trace()
+	began := r.Now()
 	err := acquire(ctx, t.user)
+	r.Since(trace.Turns, began)
 	if errors.Is(err, fair.ErrCrowded) {
 		return &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
 	}

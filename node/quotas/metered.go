@@ -5,6 +5,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -75,8 +76,11 @@ func (qs *Service) mayUse(c *rpc.Call, caller *authz.Subject, name string, write
 		if !waits {
 			return false, false, false
 		}
+		began := c.Trace().Now()
 		var err error
-		if v, _, err = qs.Authz.Rights.View(c.Context(), caller, s); err != nil {
+		v, _, err = qs.Authz.Rights.View(c.Context(), caller, s)
+		c.Trace().Since(trace.Rights, began)
+		if err != nil {
 			return false, false, true // the operation will fail
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -86,6 +87,9 @@ func Begin(c *rpc.Call, decoded error, o *api.Options) bool {
 	if decoded != nil {
 		Fail(c, decoded)
 		return false
+	}
+	if r := c.Trace(); r != nil && len(o.TraceID) > 0 {
+		r.Parent, _ = trace.Parse(o.TraceID) // other ids are not those of traces
 	}
 	if o.Timeout > 0 {
 		c.SetTimeout(o.Timeout)

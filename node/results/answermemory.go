@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 )
@@ -17,12 +18,13 @@ var ErrMoreMemory = errors.New("the answer needs more memory than is free now")
 
 // Answer is the memory of one answer while rows of unknown size are read into it.
 type Answer struct {
-	Of     *Memory // that it is taken from
-	User   string  // charged for it; "" for none
-	Copies int64   // concurrent copies of the answer: being built, and being sent
-	bytes  int     // Of the answer, at most
-	weight int64   // charged for them
-	Lacks  int     // bytes that the answer needed, after ErrMoreMemory
+	Of     *Memory       // that it is taken from
+	User   string        // charged for it; "" for none
+	Trace  *trace.Record // of the request; may be nil
+	Copies int64         // concurrent copies of the answer: being built, and being sent
+	bytes  int           // Of the answer, at most
+	weight int64         // charged for them
+	Lacks  int           // bytes that the answer needed, after ErrMoreMemory
 }
 
 // weigh returns the memory of an answer of so many bytes, at most all memory for results.
@@ -46,7 +48,7 @@ func (r *Answer) Fits(bytes int) bool {
 func (r *Answer) Await(ctx context.Context, bytes int) error {
 	r.Release()
 	w := r.weigh(bytes)
-	if err := r.Of.acquire(ctx, r.User, w); err != nil {
+	if err := r.Of.acquire(ctx, r.User, w, r.Trace); err != nil {
 		return err
 	}
 	r.bytes, r.weight = bytes, w

@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/internal/trace"
 )
 
 // ResultWait is how long a call waits for result memory before it fails with api.OverloadedError.
@@ -45,10 +46,11 @@ func (m *Memory) Take(ctx context.Context, user string, bytes int) (release func
 }
 
 // acquire waits for memory of that weight. The errors are those of Take.
-func (m *Memory) acquire(ctx context.Context, user string, weight int64) error {
+func (m *Memory) acquire(ctx context.Context, user string, weight int64, traced *trace.Record) error {
 	if m.Free.Try(user, weight) {
 		return nil
 	}
+	defer traced.Since(trace.AnswerSpace, traced.Now())
 	wait, cancel := timing.Within(ctx, ResultWait)
 	defer cancel()
 	defer m.Crowded()()

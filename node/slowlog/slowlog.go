@@ -1,20 +1,15 @@
-// Package slowlog keeps the last requests of a node that took long: which method, table and row, from which user, how long it waited and ran, and
-// how it ended. The paper's §9 names "detailed traces of a sample of the important actions" as what helped its authors to find problems.
-//
-// Only requests of users' methods are kept, not those of nodes to nodes, nor those that wait on purpose. A request that does not take long costs two readings of
-// the clock. The package starts no goroutine.
-//
-//	SL1. At most SlowRequestsMax requests are kept, with keys of at most SlowRowBytesMax: 200 KiB a node, whatever users send.
 package slowlog
 
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/method"
@@ -26,66 +21,142 @@ import (
 // textMax bounds names and addresses that are kept.
 const textMax = 128
 
-// Log keeps slow requests. It is safe for concurrent use.
+// Config is the configuration of a Log.
+type Config struct {
+	Node      string        // its name
+	Threshold time.Duration // requests that take so long are slow
+	// Every is how many requests have one whose trace is kept. 0: requests are not recorded, and only slow ones are kept, without what they did.
+	Every int
+}
+
+// Log keeps slow and sampled requests. It is safe for concurrent use.
 type Log struct {
-	name      string
-	threshold time.Duration
+	Config
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		total int64
-		ring  []api.SlowRequest // the oldest is at total modulo its length, once it is full
+		slow, sampled, requested ring
 	}
 }
 
-// New returns a log of the requests of a node that take threshold or more.
-func New(node string, threshold time.Duration) *Log { return &Log{name: node, threshold: threshold} }
+// ring has the last requests that were kept for one reason.
+type ring struct {
+	total int64
+	last  []api.Trace // the oldest is at total modulo its length, once it is full
+}
 
-// Register registers the method of the log. Its result has row keys.
+func (x *ring) add(t *api.Trace) {
+	if len(x.last) < api.TracesMax {
+		x.last = append(x.last, *t)
+	} else {
+		x.last[x.total%api.TracesMax] = *t
+	}
+	x.total++
+}
+
+// each calls f for each request, the newest first.
+func (x *ring) each(f func(t *api.Trace)) {
+	for i := range len(x.last) {
+		f(&x.last[(x.total-1-int64(i))%api.TracesMax])
+	}
+}
+
+// New returns a log of the requests of a node.
+func New(cfg Config) *Log { return &Log{Config: cfg} }
+
+// Register registers the methods of the log. Their results have row keys.
 func (l *Log) Register(r method.Registrar) {
-	r.HandleNames(api.MethodSlowRequests, 0, authz.Guard{To: authz.Right, Right: acl.Read}, func(context.Context, *api.NamesRequest) (reply.Result, error) {
+	guard := authz.Guard{To: authz.Right, Right: acl.Read}
+	r.HandleNames(api.MethodSlowRequests, 0, guard, func(context.Context, *api.NamesRequest) (reply.Result, error) {
 		return l.Requests().Append, nil
+	})
+	r.HandleNames(api.MethodTraces, 1, guard, func(_ context.Context, q *api.NamesRequest) (reply.Result, error) {
+		id := q.Names[0]
+		if _, ok := trace.ParseID(id); !ok && id != "" {
+			return nil, rpc.Errorf(rpc.CodeBadRequest, "a trace's id has 32 hexadecimal digits in lower case")
+		}
+		return l.Traces(id).Append, nil
 	})
 }
 
-// Add is for rpc.ServerConfig.Slow.
-func (l *Log) Add(s *rpc.SlowCall) {
+// Add is for rpc.ServerConfig.Traced.
+func (l *Log) Add(s *rpc.TracedCall) {
 	shape, kept := shapes[s.Method]
 	caller := subject(s.Identity)
 	if !kept || caller != nil && !caller.Restricted() { // a node's
 		return
 	}
-	r := api.SlowRequest{EndMS: time.Now().UnixMilli(), Method: s.Method, From: short(s.Peer.Addr.String()), Took: s.Took, Waited: s.Waited, Bytes: int64(s.Bytes)}
+	now := time.Now()
+	t := api.Trace{SlowRequest: api.SlowRequest{
+		EndMS: now.UnixMilli(), Method: s.Method, From: short(s.Peer.Addr.String()), Took: s.Took, Waited: s.Waited, Bytes: int64(s.Bytes),
+	}, BeganUS: now.Add(-s.Took).UnixMicro()}
 	if caller != nil {
-		r.User, r.From = short(caller.Owner()), short(caller.From)
+		t.User, t.From = short(caller.Owner()), short(caller.From)
 	}
 	if s.Err != nil {
-		r.Error = s.Err.Code.String()
+		t.Error = s.Err.Code.String()
 	}
-	r.Table, r.Row = shape.names(s)
-	l.keep(&r)
+	t.Table, t.Row = shape.names(s)
+	if s.Trace != nil {
+		addTrace(&t, s.Trace)
+	}
+	l.keep(&t, s)
 }
 
-func (l *Log) keep(r *api.SlowRequest) {
+// addTrace adds what a request did, and its place in a trace: its caller's, or a new one.
+func addTrace(t *api.Trace, r *trace.Record) {
+	id := r.Parent.ID
+	if id == (trace.ID{}) {
+		id = trace.NewID()
+	} else {
+		t.Parent = r.Parent.Span.String()
+	}
+	t.Trace, t.Span, t.Tablet = id.String(), trace.NewSpanID().String(), r.FirstTablet()
+	r.Stages(func(s trace.Stage, first, took time.Duration, times int64) {
+		t.Stages = append(t.Stages, api.TraceStage{Name: s.String(), After: first, Took: took, Times: times})
+	})
+	r.Counters(func(c trace.Counter, n int64) { t.Counts = append(t.Counts, api.TraceCount{Name: c.String(), N: n}) })
+}
+
+func (l *Log) keep(t *api.Trace, s *rpc.TracedCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.mu.ring) < api.SlowRequestsMax {
-		l.mu.ring = append(l.mu.ring, *r)
-	} else {
-		l.mu.ring[l.mu.total%api.SlowRequestsMax] = *r
+	switch {
+	case s.Slow:
+		t.Kept = api.TraceSlow
+		l.mu.slow.add(t)
+	case s.Trace.Sampled:
+		t.Kept = api.TraceSampled
+		l.mu.sampled.add(t)
+	default:
+		t.Kept = api.TraceRequested
+		l.mu.requested.add(t)
 	}
-	l.mu.total++
 }
 
-// Requests returns what is kept, the newest first.
+// Requests returns the slow requests that are kept, the newest first.
 func (l *Log) Requests() *api.SlowRequests {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &api.SlowRequests{Node: l.name, Threshold: l.threshold, Total: l.mu.total}
-	for i := range len(l.mu.ring) {
-		s.Requests = append(s.Requests, l.mu.ring[(l.mu.total-1-int64(i))%api.SlowRequestsMax])
+	s := &api.SlowRequests{Node: l.Node, Threshold: l.Threshold, Total: l.mu.slow.total}
+	l.mu.slow.each(func(t *api.Trace) { s.Requests = append(s.Requests, t.SlowRequest) })
+	return s
+}
+
+// Traces returns the requests that are kept of a trace, or all if id is empty, the newest first.
+func (l *Log) Traces(id string) *api.Traces {
+	s := &api.Traces{Node: l.Node, Every: int64(l.Every)}
+	l.mu.Lock()
+	for _, x := range []*ring{&l.mu.slow, &l.mu.sampled, &l.mu.requested} {
+		x.each(func(t *api.Trace) {
+			if t.Trace != "" && (id == "" || t.Trace == id) {
+				s.Traces = append(s.Traces, *t)
+			}
+		})
 	}
+	l.mu.Unlock()
+	slices.SortStableFunc(s.Traces, func(a, b api.Trace) int { return int(b.EndMS - a.EndMS) })
 	return s
 }
 
@@ -115,7 +186,7 @@ var shapes = map[string]shape{
 }
 
 // names returns the table and the row of a request.
-func (x shape) names(s *rpc.SlowCall) (table string, row []byte) {
+func (x shape) names(s *rpc.TracedCall) (table string, row []byte) {
 	if s.NumParams > 0 && (x == ofTable || x == ofRow) && isText(s.Params.Peek()) {
 		table = short(string(s.Params.Bytes()))
 		if s.NumParams > 1 && x == ofRow && isText(s.Params.Peek()) {

@@ -16,20 +16,20 @@ import (
 )
 
 // call returns a slow call of a user, with strings as parameters.
-func call(method string, params ...string) *rpc.SlowCall {
+func call(method string, params ...string) *rpc.TracedCall {
 	var e wire.Encoder
 	for _, p := range params {
 		e.Bin([]byte(p))
 	}
-	return &rpc.SlowCall{
+	return &rpc.TracedCall{
 		Method: method, Peer: &rpc.Peer{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}}, Identity: &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: "ann"}, From: "10.0.0.1:5"},
-		Params: wire.NewDecoder(bytes.Clone(e.Bytes())), NumParams: len(params), Bytes: len(e.Bytes()), Took: time.Second, Waited: time.Millisecond,
+		Params: wire.NewDecoder(bytes.Clone(e.Bytes())), NumParams: len(params), Bytes: len(e.Bytes()), Took: time.Second, Waited: time.Millisecond, Slow: true,
 	}
 }
 
-// TestRequests (SL1): the newest requests are kept, with what they were about, however large it is.
+// TestRequests (TRC1): the newest requests are kept, with what they were about, however large it is.
 func TestRequests(t *testing.T) {
-	l := New("n1", time.Second/2)
+	l := New(Config{Node: "n1", Threshold: time.Second / 2})
 	long := strings.Repeat("x", 1<<16)
 	failed := call(api.MethodMutate, "web", long, "not a mutation")
 	failed.Err = rpc.Errorf(rpc.CodeOverloaded, "memory")

@@ -58,6 +58,9 @@ type Commit struct {
 	// is not. Done must not block: all later commits wait for it.
 	Done func(c *Commit, err error)
 
+	// AppendBegan and AppendEnded are when the batch with the record was appended to the log blob; zero if it was not.
+	AppendBegan, AppendEnded time.Time
+
 	First uint64 // assigned by the log: the first sequence number
 	Time  int64  // assigned by Stamp, µs
 }
@@ -116,6 +119,8 @@ type batch struct {
 	buf     []byte
 	commits []*Commit
 	err     error
+
+	began, ended time.Time // of the append
 }
 
 // checkOrder asserts that the batch's records have ascending sequence numbers.
@@ -348,7 +353,8 @@ func (l *Log) append(b *batch) error {
 	l.stats.appending.Store(int64(start.Sub(l.began)))
 	pos, err := l.appender.Append(l.ctx, b.buf)
 	l.stats.appending.Store(0)
-	l.stats.appendNanos.Add(int64(time.Since(start)))
+	b.began, b.ended = start, time.Now()
+	l.stats.appendNanos.Add(int64(b.ended.Sub(start)))
 	if err != nil {
 		if l.cfg.Retryable(err) {
 			return err
@@ -380,6 +386,7 @@ func (l *Log) apply() {
 			moment.Pass("commits are durable", "")
 			for i, c := range b.commits {
 				b.commits[i] = nil
+				c.AppendBegan, c.AppendEnded = b.began, b.ended
 				c.Done(c, b.err)
 			}
 			l.mu.Lock()
@@ -395,6 +402,7 @@ func (l *Log) recycle(b *batch) {
 		b.buf = nil
 	}
 	b.buf, b.commits, b.err = b.buf[:0], b.commits[:0], nil
+	b.began, b.ended = time.Time{}, time.Time{}
 	select {
 	case l.free <- b:
 	default:

@@ -3,6 +3,7 @@ package sstable
 import (
 	"bytes"
 	"sync"
+	"time"
 )
 
 // Iter iterates over the entries of a table in key order. A new Iter has no position: call SeekGE
@@ -31,6 +32,7 @@ type Iter struct {
 	upper  []byte
 	// missed means that some data block was not in memory.
 	missed bool
+	reads  Reads
 	err    error
 	ahead  readAhead
 }
@@ -67,6 +69,36 @@ func (it *Iter) Close() error {
 
 // SetGate sets IterOptions.Gate of an iterator that has not moved yet.
 func (it *Iter) SetGate(g Gate) { it.opts.Gate = g }
+
+// Reads are the data blocks that an iterator has looked up.
+type Reads struct {
+	Blocks, Missed int           // all, and those that were not in memory
+	Began          time.Time     // the first read of a missed block; only of a timed iterator
+	Took           time.Duration // the sum of all such reads
+}
+
+func (r *Reads) add(began time.Time) {
+	if r.Began.IsZero() {
+		r.Began = began
+	}
+	r.Took += time.Since(began)
+}
+
+// TakeReads returns what the iterator has looked up since NewIter or the last TakeReads, without what it has read
+// ahead.
+func (it *Iter) TakeReads() Reads {
+	r := it.reads
+	it.reads = Reads{}
+	return r
+}
+
+// timer returns where the time of a read is stored; nil if the iterator is not timed.
+func (it *Iter) timer(began *time.Time) *time.Time {
+	if !it.opts.Timed {
+		return nil
+	}
+	return began
+}
 
 // Valid reports whether the iterator is at an entry.
 func (it *Iter) Valid() bool { return it.data.valid }
@@ -317,8 +349,14 @@ func (it *Iter) readAhead() ([]byte, error) {
 }
 
 func (it *Iter) lookup(rawMax int) ([]byte, error) {
-	p, missed, err := it.t.lookup(it.index.h, kindData, !it.opts.NoCacheFill, rawMax)
-	it.missed = it.missed || missed
+	began := time.Time{}
+	p, missed, err := it.t.lookup(it.index.h, kindData, !it.opts.NoCacheFill, rawMax, it.timer(&began))
+	if it.reads.Blocks++; missed {
+		it.missed = true
+		if it.reads.Missed++; !began.IsZero() {
+			it.reads.add(began)
+		}
+	}
 	return p, err
 }
 

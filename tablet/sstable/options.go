@@ -131,6 +131,8 @@ type IterOptions struct {
 	// over blocks that are not cached. Zero means one block. Used only with NoCacheFill. A value
 	// that is kept keeps all bytes of its read in memory.
 	ReadAheadBytes int
+	// Timed makes the iterator measure how long it reads blocks that are not in memory: see Iter.TakeReads.
+	Timed bool
 	// Loaded, if not nil, is called with the raw length of each data block that the iterator loads.
 	Loaded func(raw int)
 	// Gate, if not nil, is entered before a data block larger than GateBytes is read, with its

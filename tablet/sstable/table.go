@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Table is an open SSTable. It is immutable and safe for concurrent use. It holds only memory, so
@@ -245,36 +246,41 @@ func (t *Table) dropLeaf(leaf *indexBlock) {
 
 // block returns the raw bytes of the block at h, from memory if possible.
 func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
-	p, _, err := t.lookup(h, k, fill, 0)
+	p, _, err := t.lookup(h, k, fill, 0, nil)
 	return p, err
 }
 
 // lookup is block, and also reports whether the block was not in memory. Unless rawMax is 0, it does
-// not decompress a larger block and returns a *largeBlock.
-func (t *Table) lookup(h handle, k kind, fill bool, rawMax int) (p []byte, missed bool, err error) {
-	if p, ok := t.pinnedBlock(h.off); ok {
-		return p, false, nil
-	}
-	if t.cache == nil {
-		p, err := t.file.read(h, k, rawMax)
-		return p, true, err
-	}
+// not decompress a larger block and returns a *largeBlock. If began is not nil, it is set to when a block that was
+// not in memory is read.
+func (t *Table) lookup(h handle, k kind, fill bool, rawMax int, began *time.Time) (p []byte, missed bool, err error) {
 	key := cacheKey{t.num, h.off}
-	if !fill {
-		if p, ok := t.cache.peek(key); ok {
-			return p, false, nil
-		}
+	if p, ok := t.inMemory(key, fill); ok {
+		return p, false, nil
+	}
+	if began != nil {
+		*began = time.Now()
+	}
+	if t.cache == nil || !fill {
 		p, err := t.file.read(h, k, rawMax)
 		return p, true, err
-	}
-	if p, ok := t.cache.get(key); ok {
-		return p, false, nil
 	}
 	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k, rawMax) })
 	if large, ok := err.(*largeBlock); ok && (rawMax == 0 || large.raw <= rawMax) { // a shared read by a caller with a lower limit
 		p, err = t.file.read(h, k, rawMax)
 	}
 	return p, true, err
+}
+
+// inMemory returns a block that is pinned or cached. fill counts it as used.
+func (t *Table) inMemory(key cacheKey, fill bool) (p []byte, ok bool) {
+	if p, ok := t.pinnedBlock(key.off); ok || t.cache == nil {
+		return p, ok
+	}
+	if fill {
+		return t.cache.get(key)
+	}
+	return t.cache.peek(key)
 }
 
 // setProps divides the properties block into the caller's and the package's own.

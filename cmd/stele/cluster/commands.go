@@ -14,7 +14,7 @@ func Commands(a *cli.App) []*cobra.Command {
 // DebugCommands returns the command debug.
 func DebugCommands(a *cli.App) []*cobra.Command { return []*cobra.Command{debugCommand(a)} }
 
-// StatusCommands returns the commands status, top and requests.
+// StatusCommands returns the commands status, top, requests and trace.
 func StatusCommands(a *cli.App) []*cobra.Command {
-	return []*cobra.Command{statusCommand(a), topCommand(a), requestsCommand(a)}
+	return []*cobra.Command{statusCommand(a), topCommand(a), requestsCommand(a), traceCommand(a)}
 }

@@ -19,7 +19,8 @@ const requestsLong = `List the last requests of all nodes that took long, the ne
 
 A request is listed if it took as long as the setting slow_request of its node, 200 ms
 unless it is set. WAITED is the part of TOOK before the request began, for lack of
-workers or memory. A node keeps 256 of them, in memory.`
+workers or memory. A node keeps 256 of them, in memory. "stele trace TRACE" shows what
+a request did and waited for.`
 
 const requestsExample = `  stele requests
   stele requests --limit 5
@@ -100,10 +101,10 @@ func printRequests(a *cli.App, all []requestJSON) error {
 	ms := func(d time.Duration) cli.Number {
 		return cli.Number(text.Millis(float64(d) / float64(time.Millisecond)))
 	}
-	g := cli.NewGrid("WHEN", "NODE", "METHOD", "TABLE", "ROW", "TOOK", "WAITED", "BYTES", "ERROR", "USER", "FROM")
+	g := cli.NewGrid("WHEN", "NODE", "METHOD", "TABLE", "ROW", "TOOK", "WAITED", "BYTES", "ERROR", "USER", "FROM", "TRACE")
 	for i := range all {
 		r := &all[i]
-		g.Add(time.UnixMilli(r.EndMS).UTC().Format(time.RFC3339), r.Node, r.Method, r.Table, string(r.SlowRequest.Row), ms(r.Took), ms(r.Waited), cli.Size(r.Bytes), r.Error, r.User, r.From)
+		g.Add(time.UnixMilli(r.EndMS).UTC().Format(time.RFC3339), r.Node, r.Method, r.Table, string(r.SlowRequest.Row), ms(r.Took), ms(r.Waited), cli.Size(r.Bytes), r.Error, r.User, r.From, r.Trace)
 	}
 	return a.Print(g)
 }

@@ -68,6 +68,7 @@ var Settings = []Setting{
 	{Key: "extent_size", Usage: "`size` of the extents of blobs and commit logs, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node preallocates about ten extents for logs", example: "64MiB", check: checkExtentSize},
 	{Key: "name", Usage: "`name` of the node", initial: "", unset: "the host name", example: "host1"},
 	{Key: "slow_request", Usage: "`duration` from which a request is among the slow ones that the console and stele requests show", initial: "200ms", example: "1s", check: checkDuration},
+	{Key: "trace_sample", Usage: "`number` of requests of which one is traced although it is not slow, from 1, which traces all, or off, which traces none: stele trace shows them", initial: "1000", example: "100", check: checkTraceSample},
 	{Key: "drain_timeout", Usage: "`duration` for requests in progress to finish when the node stops", initial: "30s", check: checkDuration},
 	{Key: "log_format", Usage: "`format` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
 	{Key: "log_level", Usage: "minimum `level` to log: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
@@ -342,6 +343,7 @@ func (c *Config) NodeConfig() (node.Config, error) {
 	}
 	cfg.Encryption = masterkeys.Source{File: c.Text("encryption_key_file"), Command: c.Text("encryption_key_command")}
 	cfg.SlowRequest, _ = cli.ParseDuration(c.Text("slow_request")) // validate has checked it
+	cfg.TraceSample = traceSample(c.Text("trace_sample"))
 	cfg.AuditTo = auditTo(c.Text("audit_to"))
 	cfg.VoterStable, _ = cli.ParseDuration(c.Text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {
@@ -363,6 +365,22 @@ func (c *Config) DrainTimeout() time.Duration {
 }
 
 // checkAuditTo checks the setting audit_to.
+func checkTraceSample(s string) error {
+	if n, err := strconv.Atoi(s); s != "off" && (err != nil || n < 1) {
+		return fmt.Errorf("%q is neither a number of requests, at least 1, nor off", s)
+	}
+	return nil
+}
+
+// traceSample returns the value of node.Config.TraceSample.
+func traceSample(s string) int {
+	if s == "off" {
+		return -1
+	}
+	n, _ := strconv.Atoi(s) // checkTraceSample has checked it
+	return n
+}
+
 func checkAuditTo(s string) error {
 	if s == "auto" || s == "off" || s == audit.Journal || filepath.IsAbs(s) {
 		return nil
