@@ -30,6 +30,8 @@ type ambush struct {
 	after  time.Duration
 	slowly map[[2]string]time.Duration // likewise, for each slow moment
 	lost   map[[2]string]time.Duration // likewise, for each method whose answers are lost
+	// unnamed is the time before which no compaction waits for unnamedTime.
+	unnamed time.Duration
 }
 
 // A dueFault is one that a host gets soon.
@@ -134,6 +136,13 @@ func (a *ambush) pass(name, detail string) {
 	n := a.passed[key]
 	a.passed[key]++
 	h := a.w.hostOfProcess(machine.Process())
+	if name == unnamedMoment && h != nil && a.w.plan.unnamed && a.ends > 0 && machine.Now() >= max(a.unnamed, a.ends) {
+		a.unnamed = machine.Now() + unnamedTime
+		a.w.trace.addf("nemesis", "%s is delayed by %v %s", h.name, unnamedTime, name)
+		a.w.count("files without a name")
+		time.Sleep(unnamedTime)
+		return
+	}
 	if !a.armed || h == nil {
 		return
 	}
@@ -173,6 +182,13 @@ func (a *ambush) delays(key [2]string, n int) bool {
 	a.after = machine.Now() + time.Duration(a.r.Int64N(2*int64(a.w.plan.moments)))
 	return true
 }
+
+// unnamedMoment is one at which a server has written files that no row of METADATA names. They stay so for unnamedTime in some plans, after the
+// faults, when rounds of garbage collection succeed and need less time for what they delete.
+const (
+	unnamedMoment = "files of a minor compaction are written"
+	unnamedTime   = 15 * time.Second
+)
 
 // answerMoment is the moment at which a request was executed, and its caller has no answer. Its detail is the method.
 const answerMoment = "before an answer is sent"

@@ -71,6 +71,8 @@ type plan struct {
 	stir bool
 	// slowOneIn is how many moments of the program there are for each one that is slow whenever it comes; 0: none is.
 	slowOneIn uint64
+	// unnamed means that some files stay without a name for longer than garbage collection takes.
+	unnamed bool
 	// lostOneIn is how many methods there are for each one of which answers are lost again and again; 0: none.
 	lostOneIn               uint64
 	extentBytes             int64
@@ -124,13 +126,17 @@ func newPlan(seed uint64) plan {
 		p.tuning.SnapshotBytes, p.tuning.TrailingLogs = 4<<10<<r.IntN(2), uint64(1+r.IntN(4))
 	}
 	p.slowOneIn = uint64(r.IntN(2) * (8 << r.IntN(3)))
+	if p.unnamed = r.IntN(4) == 0; p.unnamed {
+		x := &p.tuning.GC
+		x.Every, x.Warn, x.Grace, x.Away, p.tuning.SweepDelay = 2*time.Second, 3*time.Second, 2*time.Second, seconds(r, 30, 90), time.Second
+	}
 	p.lostOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
 	return p
 }
 
 // dropEnds removes the phases that follow the healing, which take minutes of virtual time.
 func (p *plan) dropEnds() {
-	p.recovery, p.settled, p.degraded, p.full, p.quota = false, false, false, false, false
+	p.unnamed, p.recovery, p.settled, p.degraded, p.full, p.quota = false, false, false, false, false, false
 }
 
 // keepReplicas removes the faults of sectors from a plan that loses disks: what is corrupt on one
