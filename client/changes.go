@@ -26,8 +26,10 @@ type ChangePosition struct {
 type ChangesFrom struct {
 	// Since is the time of the first change.
 	Since time.Time
-	// Token is that of an earlier reader's Token. It takes precedence over Since.
+	// Token is that of an earlier reader's Token. It takes precedence over the other fields.
 	Token string
+	// Start and End are the rows: Start < row <= End, an empty one meaning no bound.
+	Start, End []byte
 }
 
 // Changes reads the change stream of a table. It follows the table's tablets when they are split, merged or moved. Each change comes once, and those
@@ -39,6 +41,13 @@ type Changes struct {
 	positions []changePosition
 	at        int // the next position to be read
 	idle      int // positions without changes since the last change
+	divided   int // positions that were divided after they had been read
+	bytes     int64
+
+	// The last result.
+	last     int    // the position that it moved
+	before   uint64 // and from where
+	returned []Change
 }
 
 type changePosition struct {
@@ -51,7 +60,8 @@ var ErrBadToken = errors.New("malformed token of a change stream")
 
 // Changes returns a reader of the table's change stream. The error is ErrBadToken.
 func (t *Table) Changes(from ChangesFrom) (*Changes, error) {
-	c := &Changes{table: t, positions: []changePosition{{}}}
+	all := ChangePosition{Start: bytes.Clone(from.Start), End: bytes.Clone(from.End)}
+	c := &Changes{table: t, positions: []changePosition{{ChangePosition: all}}}
 	if from.Token != "" {
 		return c, c.resume(from.Token)
 	}
@@ -60,6 +70,21 @@ func (t *Table) Changes(from ChangesFrom) (*Changes, error) {
 	}
 	return c, nil
 }
+
+// ChangePositions returns the present position of the change stream on each tablet, in order of their rows. Errors: those of Changes.Next.
+func (t *Table) ChangePositions(ctx context.Context) ([]ChangePosition, error) {
+	c := &Changes{table: t, positions: []changePosition{{}}}
+	for c.at < len(c.positions) {
+		if _, err := c.read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.Positions(), nil
+}
+
+// Bound bounds the memory of the results of Next, in bytes, at least 1: a change that takes more is a *RowTooLargeError, after which
+// Next may be called with another bound.
+func (c *Changes) Bound(n int64) { c.bytes = max(n, 1) }
 
 // changesWait is how long a round over all positions waits for a change.
 const changesWait = time.Second
@@ -83,7 +108,8 @@ func (c *Changes) Next(ctx context.Context) ([]Change, error) {
 func (c *Changes) read(ctx context.Context) ([]Change, error) {
 	c.at %= len(c.positions)
 	p := &c.positions[c.at]
-	req := api.ReadChangesRequest{Table: c.table.name, Start: p.Start, End: p.End, Next: p.Next, Since: c.since}
+	req := api.ReadChangesRequest{Table: c.table.name, Start: p.Start, End: p.End, Next: p.Next, Since: c.since, ChangeBytes: c.bytes,
+		Bytes: min(c.bytes, api.ChangesBytesMax)}
 	if p.Next > 0 {
 		req.Since = 0
 		if c.idle >= len(c.positions) {
@@ -104,7 +130,11 @@ func (c *Changes) read(ctx context.Context) ([]Change, error) {
 // advance moves the current position past a result, and goes on to the next one.
 func (c *Changes) advance(r *api.ChangesResult) {
 	p := &c.positions[c.at]
+	c.last, c.before, c.returned = c.at, p.Next, r.Changes
 	if !bytes.Equal(p.End, r.End) { // another tablet has the rest
+		if p.Next > 0 {
+			c.divided++
+		}
 		rest := changePosition{ChangePosition: ChangePosition{Start: r.End, End: p.End, Next: p.Next}}
 		p.End = r.End
 		c.positions = slices.Insert(c.positions, c.at+1, rest)
@@ -136,20 +166,77 @@ func (c *Changes) Positions() []ChangePosition {
 	return all
 }
 
+// Divided returns how many times a range of rows was divided because its tablet was split. A program with several readers can then give
+// each of Tokens to one of them.
+func (c *Changes) Divided() int { return c.divided }
+
 const tokenVersion = 1
 
 // Token returns a text from which another reader continues after the changes that were returned. It is valid on every server, as long as
 // the changes are kept.
-func (c *Changes) Token() string {
+func (c *Changes) Token() string { return c.tokenOf(c.positions) }
+
+// Tokens returns a text for each of Positions, from which another reader continues with its rows.
+func (c *Changes) Tokens() []string {
+	all := make([]string, len(c.positions))
+	for i := range c.positions {
+		all[i] = c.tokenOf(c.positions[i : i+1])
+	}
+	return all
+}
+
+// TokenAfter is Token after the first n changes of those that the last Next returned.
+func (c *Changes) TokenAfter(n int) string {
+	if n >= len(c.returned) {
+		return c.Token()
+	}
+	p := c.positions[c.last]
+	p.Next = c.before
+	parts := []changePosition{p}
+	if n > 0 {
+		parts[0].Next = c.returned[n-1].Seq + 1
+	}
+	if n > 0 && c.returned[n].Seq == c.returned[n-1].Seq { // after a merge, of a higher row
+		rest := p
+		parts[0].End, rest.Start, rest.Next = c.returned[n-1].Row, c.returned[n-1].Row, c.returned[n].Seq
+		parts = append(parts, rest)
+	}
+	return c.tokenOf(slices.Concat(c.positions[:c.last], parts, c.positions[c.last+1:]))
+}
+
+// JoinChangeTokens returns a token for a reader of the rows of all tokens, which are of one table. The error is ErrBadToken.
+func JoinChangeTokens(tokens ...string) (string, error) {
+	var all Changes
+	for i, token := range tokens {
+		var one Changes
+		if err := one.resume(token); err != nil {
+			return "", err
+		}
+		if i > 0 && one.id != all.id {
+			return "", fmt.Errorf("%w: they are of different tables", ErrBadToken)
+		}
+		if all.since == 0 || one.since > 0 && one.since < all.since {
+			all.since = one.since
+		}
+		all.id = one.id
+		all.positions = append(all.positions, one.positions...)
+	}
+	if len(tokens) == 0 {
+		return "", ErrBadToken
+	}
+	return all.Token(), nil
+}
+
+func (c *Changes) tokenOf(positions []changePosition) string {
 	e := wire.GetEncoder()
 	defer e.Release()
 	e.Array(4)
 	e.Int(tokenVersion)
 	e.Uint(c.id)
 	e.Int(c.since)
-	e.Array(len(c.positions))
-	for i := range c.positions {
-		p := &c.positions[i]
+	e.Array(len(positions))
+	for i := range positions {
+		p := &positions[i]
 		e.Array(3)
 		e.Bin(p.Start)
 		e.Bin(p.End)

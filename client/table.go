@@ -245,3 +245,16 @@ func encodeFilter(f table.Filter) []byte {
 	table.AppendFilter(&e, f)
 	return e.Bytes()
 }
+
+// Families returns the names of the table's families. Errors: those of Tables.Describe.
+func (t *Table) Families(ctx context.Context) ([]string, error) {
+	info, err := t.client.Tables().Describe(ctx, t.name)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(info.Schema.Families))
+	for i := range names {
+		names[i] = info.Schema.Families[i].Name
+	}
+	return names, nil
+}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
@@ -20,6 +21,10 @@ type (
 	Usage       = api.Usage
 	TableUsage  = api.TableUsage
 	FamilyUsage = api.FamilyUsage
+
+	// KeyHeat has the operations on the rows of a table by ranges of rows and intervals, and KeyHeatRequest what to ask for.
+	KeyHeat        = api.KeyHeat
+	KeyHeatRequest = api.KeyHeatRequest
 	// DroppedTable is a dropped table that is kept.
 	DroppedTable = api.DroppedTable
 )
@@ -48,6 +53,13 @@ func (t Tables) Describe(ctx context.Context, name string) (*TableInfo, error) {
 		return nil, err
 	}
 	return info, nil
+}
+
+// KeyHeat returns which rows of a table were read and written, over time. It requires the right to read the whole table: the result has
+// row keys. Errors: ErrNoTable, ErrPermission, ErrLimit.
+func (t Tables) KeyHeat(ctx context.Context, r *KeyHeatRequest) (*KeyHeat, error) {
+	k := &api.KeyHeat{}
+	return k, t.calls.do(ctx, &call{method: api.MethodKeyHeat, safe: true, encode: r.Append, decode: k.Decode})
 }
 
 // Usage returns the disk space and memory that a table uses, by family; an empty name selects all
@@ -82,11 +94,13 @@ type TableSpec struct {
 	Granularity table.Granularity
 	// Protected means that the table cannot be dropped. Masters of earlier versions reject it.
 	Protected bool
+	// ChangeRetention is how long the table's changes are kept for readers of its change stream; zero means that it has none.
+	ChangeRetention time.Duration
 }
 
 // CreateFrom creates a table that a spec describes. Errors: those of CreateSplit.
 func (t Tables) CreateFrom(ctx context.Context, name string, spec *TableSpec) (*table.Schema, error) {
-	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity, Protected: spec.Protected}
+	req := api.CreateTableRequest{Name: name, Families: spec.Families, Granularity: spec.Granularity, Protected: spec.Protected, ChangeRetention: spec.ChangeRetention}
 	for _, row := range spec.SplitAt {
 		req.SplitAt = append(req.SplitAt, []byte(row))
 	}

@@ -57,14 +57,18 @@ func undrain(ctx context.Context, q *query) (string, error) {
 // errNoID rejects an address that names no tablet.
 var errNoID = &pageError{http.StatusBadRequest, "The id of a tablet is a number."}
 
-// tablet returns the tablet that a request names, and the page of its table.
+// tablet returns the tablet that a request names, and the page of its table, with the same part of its tablets.
 func (q *query) tablet() (table string, ref client.TabletRef, next string, err error) {
 	table = q.r.PathValue("table")
 	id, err := strconv.ParseUint(q.r.PathValue("id"), 10, 64)
 	if err != nil || id == 0 {
 		err = errNoID
 	}
-	return table, client.TabletRef{ID: id}, "/tables/" + url.PathEscape(table), err
+	next = "/tables/" + url.PathEscape(table)
+	if from, fromErr := strconv.Atoi(q.r.URL.Query().Get("from")); fromErr == nil && from > 0 {
+		next += "?from=" + strconv.Itoa(from)
+	}
+	return table, client.TabletRef{ID: id}, next, err
 }
 
 // splitTablet splits a tablet at about half of its bytes.

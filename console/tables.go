@@ -77,6 +77,7 @@ type tableView struct {
 	Nodes    []string // names that a tablet can move to
 	All      int
 	First    int    // index of the first tablet shown
+	Here     string // query of the page; empty: of the first one
 	Previous string // address of the page before; empty: there is none
 	Next     string
 	System   bool // METADATA
@@ -167,6 +168,7 @@ func (x *tableView) addTablets(info *client.TableInfo, from string) {
 		x.Tablets[i].Bar = bar{Percent: int(100 * x.Tablets[i].Bytes / largest), Level: "good"}
 	}
 	if x.First > 0 {
+		x.Here = "?from=" + strconv.Itoa(x.First)
 		x.Previous = "?from=" + strconv.Itoa(max(x.First-tabletsPageMax, 0))
 	}
 	if end := x.First + len(x.Tablets); end < len(all) {

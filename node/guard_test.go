@@ -136,6 +136,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 		api.MethodClearRows:       values(name, row, nil),
 		api.MethodCompactTable:    names(),
 		api.MethodUsage:           names(),
+		api.MethodKeyHeat:         (&api.KeyHeatRequest{Table: name, Prefix: row, Rows: 4}).Append,
 		api.MethodDropFamily:      names("f"),
 		api.MethodSetFamily:       (&api.SetFamilyRequest{Table: name, Family: table.FamilySpec{Name: "g"}}).Append,
 		api.MethodAlterTable:      (&api.AlterTableRequest{Table: name, Changes: []table.Change{{Op: table.ChangeProtect}}}).Append,

@@ -23,6 +23,7 @@ const (
 	watchCluster = "monitor on the cluster"
 	writeCluster = "write on the cluster"
 	adminCluster = "admin on the cluster"
+	readTable    = "read on the table"
 	adminTable   = "admin on the table"
 )
 
@@ -56,6 +57,8 @@ var requiredRights = map[string]string{
 	"root":            seesTable,
 	"describe_table":  seesTable,
 	"sample_row_keys": seesTable,
+
+	"key_heat": readTable,
 
 	"drop_table":     adminTable,
 	"set_family":     adminTable,
@@ -146,7 +149,7 @@ var nodeMethods = strings.Fields(`
 	security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
-	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.held tablet.load tablet.merge
+	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.held tablet.load tablet.merge
 	tablet.snapshot tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 

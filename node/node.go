@@ -34,6 +34,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/keyheat"
 	"github.com/steledb/stele/node/locate"
 	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
@@ -127,6 +128,7 @@ type Node struct {
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service
+	keyHeat     *keyheat.Service
 	changes     *changes.Changes
 	users       *users.Service
 	nodeAdmin   *nodeadmin.Service

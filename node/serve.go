@@ -47,6 +47,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
 	n.background.Go(func() { n.activity.Run(n.ctx) })
+	n.background.Go(func() { n.keyHeat.Run(n.ctx) })
 	addConsole(n)
 	if err := n.monitor.Serve(); err != nil {
 		return err
@@ -77,7 +78,7 @@ func (n *Node) register(server *rpc.Server) {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{
-		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.quotas, n.nodeAdmin, n.blobs, n.backups,
+		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.keyHeat, n.quotas, n.nodeAdmin, n.blobs, n.backups,
 	} {
 		s.Register(n.dispatch)
 	}

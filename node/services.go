@@ -21,6 +21,7 @@ import (
 	"github.com/steledb/stele/node/dialer"
 	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/keyheat"
 	"github.com/steledb/stele/node/locate"
 	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
@@ -109,6 +110,8 @@ func (n *Node) newServices() {
 	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.self.ID,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
 		Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
+	n.keyHeat = keyheat.New(keyheat.Config{Log: n.log, FS: n.cfg.FS, Dir: filepath.Join(n.cfg.DataDirs[0], keyheat.DirName), Name: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Peers: &n.peers,
+		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
 	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,

@@ -273,6 +273,8 @@ type ChangesRequest struct {
 	Since int64
 	// Bytes bounds the answer, but for its last change. Zero means 1 MiB; at most 4 MiB.
 	Bytes int64
+	// ChangeBytes rejects a larger change. Zero means no bound.
+	ChangeBytes int64
 	// Wait is how long the call waits for a change.
 	Wait time.Duration
 }
@@ -316,7 +318,8 @@ func (p *ChangesPage) reserve(ctx context.Context, bytes int) error {
 // Mutations of families that the caller must not read are left out. So are dropped families, rows that Clear
 // deleted, and what garbage collection removes.
 //
-// Errors: as ReadRow; api.ErrNoChangeStream, and api.ErrOutOfRange if changes from the position on were dropped (CS3).
+// Errors: as ReadRow; api.ErrNoChangeStream, api.ErrOutOfRange if changes from the position on were dropped (CS3), and an
+// *api.RowTooLargeError if the first change is larger than r.ChangeBytes.
 func (as For) ReadChanges(ctx context.Context, tableName string, r ChangesRequest) (*ChangesPage, error) {
 	deadline := time.NewTimer(r.Wait)
 	defer deadline.Stop()
@@ -539,6 +542,12 @@ func (q *changesQuery) fill(ctx context.Context, p *ChangesPage, sc *schema, vis
 			return true, nil
 		}
 		n := int64(len(r.Body)) + changeOverhead
+		if large := q.ChangeBytes > 0 && n > q.ChangeBytes; large && len(p.Changes) > 0 && r.First != last {
+			p.Next = r.First
+			return true, nil
+		} else if large {
+			return false, &api.RowTooLargeError{Limit: q.ChangeBytes}
+		}
 		last, scanned = r.First, scanned+n
 		if r.Time < q.Since {
 			continue

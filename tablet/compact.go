@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/gcpolicy"
 	"github.com/steledb/stele/tablet/ikey"
@@ -254,6 +255,8 @@ func (c *compaction) keepValue(verdict gcpolicy.Verdict, key, value []byte) erro
 	}
 	o := &c.operand
 	switch {
+	case verdict == gcpolicy.Merged && planted.On(planted.OperandDropped):
+		return nil
 	case verdict == gcpolicy.Merged:
 		if !o.owned {
 			o.value, o.owned = bytes.Clone(o.value), true

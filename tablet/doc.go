@@ -51,6 +51,7 @@
 //   - serverLog: the commit log, and the release of the part below firstNeeded.
 //   - minorLoop and mergeLoop: the queues of compactions, and the choice of memtables to write out.
 //   - sstables and pins: opening, creating and deleting files, and in-memory groups.
+//   - heat.Retired, and a heat.Tablet for each tablet: which rows are read and written.
 //   - schemaRenewer: keeps schemas current. splitter: finds tablets that should be split.
 //   - metaChanges: changes of METADATA whose outcome must be known.
 //

@@ -253,11 +253,17 @@ func (n *newer) settle(ok bool) bool {
 			n.err = ikey.ErrBadKey
 			return false
 		}
-		if ikey.Seq(key) > n.than {
+		if ikey.Seq(key) > n.than || planted.On(planted.OperandTwice) && isOperand(key) {
 			return true
 		}
 	}
 	return false
+}
+
+// isOperand reports whether a key is that of an operand.
+func isOperand(key []byte) bool {
+	p, err := ikey.Split(key)
+	return err == nil && p.Kind == ikey.KindOperand
 }
 
 func (n *newer) Err() error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -24,8 +25,9 @@ type reader struct {
 
 	// answers is set if the emitted rows are the result of the operation, not for internal use.
 	answers bool
-	access  Access // of the caller; nil permits everything
-	latched bool   // a latch is held: the operation keeps its turn
+	access  Access      // of the caller; nil permits everything
+	latched bool        // a latch is held: the operation keeps its turn
+	heat    heat.Reader // counts what is read
 }
 
 // begin prepares r for one operation of a caller.
@@ -126,6 +128,7 @@ func (r *reader) release() {
 	}
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
+	r.heat.End()
 	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
 	r.rows.yields = false
 	r.rows.selection.visible, r.rows.cleared = Visibility{}, nil
@@ -151,6 +154,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	}
 	if err == nil {
 		rs.keepEntries(r.row)
+		r.noteRead(row, ok)
 	}
 	if err == nil && r.answers {
 		if err = t.server.checkServing(); err == nil && (changed(r.access) || !rs.schema.current()) {
@@ -163,6 +167,15 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	return emit(key, cells)
 }
 
+// noteRead counts a row that was read, and its cells if there is one.
+func (r *reader) noteRead(row []byte, exists bool) {
+	n := int64(0)
+	if exists {
+		n = r.rows.bytes
+	}
+	r.heat.Read(row, n)
+}
+
 // filtered returns the cells of the current row that pass the filter.
 func (r *reader) filtered(f *table.Program, key []byte) ([]table.Cell, error) {
 	if f == nil {
@@ -173,6 +186,7 @@ func (r *reader) filtered(f *table.Program, key []byte) ([]table.Cell, error) {
 
 // emit calls emit with the cells of the current row that pass the filter, if any.
 func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
+	r.noteRead(key, true)
 	cells, err := r.filtered(f, key)
 	if err != nil || len(cells) == 0 {
 		return err
@@ -199,6 +213,7 @@ func (r *reader) open(ctx context.Context, t *Tablet, f *table.Program) (*view, 
 		return nil, err
 	}
 	r.rows.cleared = v.cleared
+	r.heat.Begin(t.heat)
 	return v, nil
 }
 

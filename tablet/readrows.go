@@ -122,6 +122,7 @@ func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from 
 				return n, err
 			}
 		}
+		r.noteRead(left[0], ok)
 		if !scans {
 			rs.keepEntries(r.row)
 		}

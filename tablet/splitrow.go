@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 )
@@ -94,7 +95,12 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 
 // samples returns rows from all over the tablet.
 func (t *Tablet) samples(v *view) ([]sample, error) {
-	var all []sample
+	all, err := t.fileSamples(v)
+	return append(all, t.memSamples(v)...), err
+}
+
+// fileSamples returns rows of the tablet's files.
+func (t *Tablet) fileSamples(v *view) (all []sample, err error) {
 	for _, g := range v.groups {
 		for _, f := range g.files {
 			m := f.meta
@@ -102,14 +108,19 @@ func (t *Tablet) samples(v *view) ([]sample, error) {
 				continue
 			}
 			lo, hi := rowBounds(m.Start, m.End)
-			err := f.table.Samples(lo, hi, f.bytes/splitSamples+1, func(key []byte, n int64) {
+			err = f.table.Samples(lo, hi, f.bytes/splitSamples+1, func(key []byte, n int64) {
 				all = append(all, sample{ikey.RowPrefix(key), n})
 			})
 			if err != nil {
-				return nil, err
+				return all, err
 			}
 		}
 	}
+	return all, nil
+}
+
+// memSamples returns rows of the tablet's memtables.
+func (t *Tablet) memSamples(v *view) (all []sample) {
 	for _, m := range append(slices.Clone(v.frozen), v.active) {
 		src := boundedSource(&memSource{m.Iter()}, t.start, t.end)
 		bytesLeft, every := int64(0), m.Bytes()/splitSamples+1
@@ -120,7 +131,7 @@ func (t *Tablet) samples(v *view) ([]sample, error) {
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // rowCursor finds rows of a tablet that have entries, including deletions.
@@ -228,4 +239,50 @@ func rowBelow(row []byte) []byte {
 	}
 	below := append(bytes.Clone(row[:n]), row[n]-1)
 	return append(below, 0xFF, 0xFF, 0xFF, 0xFF)
+}
+
+// RowSample is a row of a table, and the approximate bytes of the rows above the previous sample up to it.
+type RowSample struct {
+	Row   []byte
+	Bytes int64
+}
+
+// sampledMemtableMax is the size in bytes up to which the rows of memtables are sampled: that takes a walk through all of them.
+const sampledMemtableMax = 4 << 20
+
+// RowSamples returns about most samples of the rows of a table, in order, from the indexes of its files and small memtables.
+func (s *Server) RowSamples(tableID uint64, most int) []RowSample {
+	var all []sample
+	total := int64(0)
+	for _, t := range s.served.all() {
+		if t.table != tableID {
+			continue
+		}
+		v, _, err := t.views.acquire()
+		if err != nil {
+			continue // unloaded meanwhile
+		}
+		of, _ := t.fileSamples(v) // those that were read, if some cannot be
+		if v.memtableBytes() <= sampledMemtableMax {
+			of = append(of, t.memSamples(v)...)
+		}
+		for i := range of { // its row may be part of a file in memory
+			of[i].row = bytes.Clone(of[i].row[:min(len(of[i].row), heat.RowMax)])
+		}
+		v.release()
+		all = append(all, of...)
+	}
+	for i := range all {
+		total += all[i].bytes
+	}
+	slices.SortFunc(all, func(a, b sample) int { return bytes.Compare(a.row, b.row) })
+	var kept []RowSample
+	n := int64(0)
+	for i := range all {
+		if n += all[i].bytes; n*int64(most) >= total || i == len(all)-1 {
+			kept = append(kept, RowSample{all[i].row, n})
+			n = 0
+		}
+	}
+	return kept
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -136,4 +137,15 @@ func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 		all = append(all, st)
 	}
 	return all, nil
+}
+
+// TakeHeat returns the operations on ranges of rows since the last call, of all tables.
+func (s *Server) TakeHeat() []*heat.Part {
+	var parts []*heat.Part
+	for _, t := range s.served.all() {
+		if p := t.heat.Take(); p != nil {
+			parts = append(parts, p)
+		}
+	}
+	return append(parts, s.retiredHeat.Take()...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/tombstone"
 )
@@ -33,6 +34,7 @@ type Tablet struct {
 	minor  minorCompactor
 	merge  mergeCompactor
 	load   load
+	heat   *heat.Tablet
 }
 
 // holds reports whether row is in the tablet's range.
@@ -51,6 +53,7 @@ func (t *Tablet) unload(drop bool) {
 	if v == nil {
 		return
 	}
+	t.server.retiredHeat.Add(t.heat)
 	if drop {
 		for _, g := range v.groups {
 			for _, f := range g.files {

@@ -166,6 +166,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	}
 	w.unstamped = sc.table.ChangeRetention > 0 && !stamped(rm)
 	if err == nil {
+		t.heat.Write(rm.Row, int64(len(body))) // before the answer, after which rm may be another one
 		err = s.commitLog.commits.Commit(&w.commit)
 	}
 	if err != nil {

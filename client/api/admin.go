@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
@@ -152,6 +153,8 @@ type CreateTableRequest struct {
 	Granularity table.Granularity
 	// Protected means that the table cannot be dropped.
 	Protected bool
+	// ChangeRetention, unless it is 0, is how long the table's changes are kept for readers of its change stream.
+	ChangeRetention time.Duration
 }
 
 // Append encodes the parameters.
@@ -164,6 +167,9 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 		keys++
 	}
 	if r.Protected {
+		keys++
+	}
+	if r.ChangeRetention != 0 {
 		keys++
 	}
 	e.Map(keys)
@@ -191,6 +197,10 @@ func (r *CreateTableRequest) Append(e *wire.Encoder) {
 	if r.Protected {
 		e.Str("deletion_protection")
 		e.Bool(true)
+	}
+	if r.ChangeRetention != 0 {
+		e.Str("change_stream")
+		e.Int(r.ChangeRetention.Microseconds())
 	}
 	r.Options.append(e, n)
 }
@@ -228,6 +238,8 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 			}
 		case "deletion_protection":
 			r.Protected = d.Bool()
+		case "change_stream":
+			r.ChangeRetention = table.DecodeChangeRetention(d)
 		default:
 			err = &table.SpecError{Text: r.Name, Option: string(key[:min(len(key), nameBytesMax)]), Reason: "no such key"}
 		}
@@ -242,7 +254,7 @@ func (r *CreateTableRequest) Decode(d *wire.Decoder, n int) error {
 // and SetGroup.
 func (r *CreateTableRequest) Schema(id uint64) (s *table.Schema, err error) {
 	s = table.NewSchema(r.Name, id)
-	s.Granularity, s.Protected = r.Granularity, r.Protected
+	s.Granularity, s.Protected, s.ChangeRetention = r.Granularity, r.Protected, r.ChangeRetention
 	for i := range r.Groups {
 		if s, err = s.SetGroup(r.Groups[i]); err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ const (
 
 // ReadChangesRequest holds the parameters of read_changes:
 //
-//	[table, options?]    options: start, end, next, since, bytes, wait_ms
+//	[table, options?]    options: start, end, next, since, bytes, change_bytes, wait_ms
 type ReadChangesRequest struct {
 	TableOptions
 	Table string
@@ -31,6 +31,8 @@ type ReadChangesRequest struct {
 	Since int64
 	// Bytes bounds the result; 0 means ChangesBytes.
 	Bytes int64
+	// ChangeBytes rejects a larger change with an *RowTooLargeError; 0 means no bound.
+	ChangeBytes int64
 	// Wait is how long the call waits for a change.
 	Wait time.Duration
 }
@@ -41,7 +43,7 @@ func (r *ReadChangesRequest) Append(e *wire.Encoder) {
 	numbers := [...]struct {
 		key   string
 		value int64
-	}{{"next", int64(r.Next)}, {"since", r.Since}, {"bytes", r.Bytes}, {"wait_ms", r.Wait.Milliseconds()}}
+	}{{"next", int64(r.Next)}, {"since", r.Since}, {"bytes", r.Bytes}, {"change_bytes", r.ChangeBytes}, {"wait_ms", r.Wait.Milliseconds()}}
 	for _, x := range numbers {
 		n += int(min(x.value, 1))
 	}
@@ -82,6 +84,8 @@ func (r *ReadChangesRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Since = int64(countOption(d, "since"))
 	case "bytes":
 		r.Bytes = int64(countOption(d, "bytes"))
+	case "change_bytes":
+		r.ChangeBytes = int64(countOption(d, "change_bytes"))
 	case "wait_ms":
 		r.Wait = millisOption(d, "wait_ms", ChangesWaitMax)
 	default:

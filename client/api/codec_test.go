@@ -47,6 +47,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		return r.Decode(d, n, nil)
 	case *SampleRowKeysRequest:
 		err = r.Decode(d, n, nil)
+	case *KeyHeatRequest:
+		err = r.Decode(d, n, nil)
 	case *ClearRowsRequest:
 		err = r.Decode(d, n, nil)
 	case *NamesRequest:
@@ -145,6 +147,7 @@ func goldenRequests() []struct {
 		{"scan_open in reverse", &ScanOpenRequest{Table: "t", BatchRows: 5, Reversed: true}, "92 a174 82 aa62617463685f726f777305 a87265766572736564c3"},
 		{"scan_open of a set", &ScanOpenRequest{Table: "t", BatchRows: 5, Rows: table.NewRowSet([]table.RowRange{{Start: []byte("m")}, table.RowKeyRange([]byte("k")), {Start: []byte("a"), End: []byte("c")}})},
 			"92 a174 82 aa62617463685f726f777305 a4726f7773 93 92c40161c40163 c4016b 92c4016dc0"},
+		{"key_heat", &KeyHeatRequest{Table: "t", Since: time.Hour, UntilMS: 5, Prefix: []byte("m"), Rows: 9}, "92 a174 84 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a6707265666978c4016d a4726f7773 09"},
 		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},
 		{"root", &NamesRequest{Names: []string{"web"}}, "91 a3776562"},
 		{"scan_next", &ScanNextRequest{Cursor: 1 << 40}, "91 cf0000010000000000"},
@@ -174,10 +177,12 @@ func goldenRequests() []struct {
 		{"alter_table of a change stream", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeStream, Retention: time.Hour}}},
 			"92 a174 91 81ad6368616e67655f73747265616dced693a400"},
 		{"read_changes", &ReadChangesRequest{Table: "t", Next: 100, Wait: time.Second}, "92 a174 82 a46e65787464 a7776169745f6d73cd03e8"},
-		{"read_changes with all options", &ReadChangesRequest{Table: "t", Start: []byte("m"), End: []byte("n"), Next: 100, Bytes: 9, Wait: time.Second, Since: 7, TableOptions: TableOptions{TableID: 17}},
-			"92 a174 87 a87461626c655f696411 a57374617274c4016d a3656e64c4016e a46e65787464 a573696e636507 a5627974657309 a7776169745f6d73cd03e8"},
+		{"read_changes with all options", &ReadChangesRequest{Table: "t", Start: []byte("m"), End: []byte("n"), Next: 100, Bytes: 9, ChangeBytes: 10, Wait: time.Second, Since: 7, TableOptions: TableOptions{TableID: 17}},
+			"92 a174 88 a87461626c655f696411 a57374617274c4016d a3656e64c4016e a46e65787464 a573696e636507 a5627974657309 ac6368616e67655f62797465730a a7776169745f6d73cd03e8"},
 		{"create_table of a protected table", &CreateTableRequest{Name: "t", Protected: true},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 b364656c6574696f6e5f70726f74656374696f6ec3"},
+		{"create_table with a change stream", &CreateTableRequest{Name: "t", ChangeRetention: time.Hour},
+			"92 a174 83 a866616d696c69657390 a667726f75707390 ad6368616e67655f73747265616d ced693a400"},
 		{"create_table with splits", &CreateTableRequest{Name: "t", SplitAt: [][]byte{[]byte("g"), []byte("n")}},
 			"92 a174 83 a866616d696c69657390 a667726f75707390 a873706c69745f6174 92c40167c4016e"},
 		{"create_table of milliseconds", &CreateTableRequest{Name: "t", Granularity: table.GranularityMillis},

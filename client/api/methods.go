@@ -69,7 +69,8 @@ const (
 	MethodEnableUser  = "enable_user"
 	MethodWhoami      = "whoami"
 
-	MethodUsage = "usage"
+	MethodUsage   = "usage"
+	MethodKeyHeat = "key_heat"
 
 	MethodSetQuota    = "set_quota"
 	MethodListQuotas  = "list_quotas"
@@ -100,7 +101,7 @@ func Methods() []string {
 		MethodRotateAuthority, MethodAuthorityStatus,
 		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
-		MethodUsage, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
+		MethodUsage, MethodKeyHeat, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,

@@ -38,11 +38,17 @@
 // Messages are charged until a virtual RPC is answered. If there is no memory for another session,
 // OpenTable is answered with UNIMPLEMENTED: clients then use plain calls.
 //
+// # Change streams
+//
+// ReadChangeStream reads with client.Changes, and gives each change the token behind it. A partition is any range of rows. The first ones
+// are those of the tablets. When the tablet of a partition is split, its stream ends with a token for each part; a merge ends no stream.
+//
+// A stream reserves memory for 128 KiB of changes, and more while it reads and sends a larger one.
+//
 // # Departures from Google's service
 //
 // Limits are those of the cluster, and wider, unless Config.StrictLimits is set. App profiles
-// have no effect, nor does the idempotency token of mutations that only set and delete cells. Tokens of AddToCell and MergeToCell, views, change
-// streams and SQL are answered with UNIMPLEMENTED and a sentence.
+// have no effect, nor does the idempotency token of mutations that only set and delete cells. Tokens of AddToCell and MergeToCell, views and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //
 // # Nouns

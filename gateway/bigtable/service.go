@@ -24,6 +24,9 @@ type Table interface {
 	CheckAndMutate(ctx context.Context, row string, predicate table.Filter, then, otherwise *client.RowMutation) (bool, error)
 	ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error)
 	SampleRowKeys(ctx context.Context) ([]client.RowSample, error)
+	Changes(from client.ChangesFrom) (*client.Changes, error)
+	ChangePositions(ctx context.Context) ([]client.ChangePosition, error)
+	Families(ctx context.Context) ([]string, error)
 }
 
 var _ Table = (*client.Table)(nil)
@@ -56,6 +59,9 @@ type Service struct {
 	cfg      Config
 	peer     *peer
 	sessions sessions
+	// streams ends when change streams are to end, by endStreams.
+	streams    context.Context
+	endStreams context.CancelFunc
 	// configurations counts those that were returned to clients.
 	configurations atomic.Int64
 }
@@ -67,6 +73,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{cfg: cfg.withRowBytesMax(), peer: describePeer(cfg.Peer)}
 	s.sessions.mu.open = map[*session]bool{}
+	s.streams, s.endStreams = context.WithCancel(context.Background())
 	return s
 }
 

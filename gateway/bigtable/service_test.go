@@ -276,9 +276,7 @@ func TestUnsupported(t *testing.T) {
 	s := (&fakeTable{}).service()
 	_, query := s.PrepareQuery(t.Context(), nil)
 	_, view := s.MutateRow(t.Context(), &bigtablepb.MutateRowRequest{AuthorizedViewName: "v", RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}})
-	for _, err := range []error{query, view, s.ExecuteQuery(nil, nil), s.OpenAuthorizedView(nil), s.OpenMaterializedView(nil),
-		s.ReadChangeStream(nil, nil), s.GenerateInitialChangeStreamPartitions(nil, nil),
-	} {
+	for _, err := range []error{query, view, s.ExecuteQuery(nil, nil), s.OpenAuthorizedView(nil), s.OpenMaterializedView(nil)} {
 		if got := status.Convert(err); got.Code() != codes.Unimplemented || !strings.HasSuffix(got.Message(), ".") {
 			t.Errorf("%v, want UNIMPLEMENTED with a sentence", err)
 		}

@@ -45,8 +45,9 @@ type sessions struct {
 }
 
 // Drain sends a GoAway in every session, so that clients close it behind the answer of a virtual RPC in
-// progress. No further sessions are opened.
+// progress. No further sessions are opened. Readers of change streams get UNAVAILABLE.
 func (s *Service) Drain() {
+	s.endStreams()
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	s.sessions.mu.draining = true

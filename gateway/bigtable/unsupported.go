@@ -18,16 +18,6 @@ func (s *Service) OpenMaterializedView(bigtablepb.Bigtable_OpenMaterializedViewS
 	return errNoMaterializedViews
 }
 
-// GenerateInitialChangeStreamPartitions implements bigtablepb.BigtableServer.
-func (s *Service) GenerateInitialChangeStreamPartitions(*bigtablepb.GenerateInitialChangeStreamPartitionsRequest, bigtablepb.Bigtable_GenerateInitialChangeStreamPartitionsServer) error {
-	return errNoChangeStreams
-}
-
-// ReadChangeStream implements bigtablepb.BigtableServer.
-func (s *Service) ReadChangeStream(*bigtablepb.ReadChangeStreamRequest, bigtablepb.Bigtable_ReadChangeStreamServer) error {
-	return errNoChangeStreams
-}
-
 // PrepareQuery implements bigtablepb.BigtableServer.
 func (s *Service) PrepareQuery(context.Context, *bigtablepb.PrepareQueryRequest) (*bigtablepb.PrepareQueryResponse, error) {
 	return nil, errNoSQL
@@ -41,6 +31,5 @@ func (s *Service) ExecuteQuery(*bigtablepb.ExecuteQueryRequest, bigtablepb.Bigta
 var (
 	errNoAuthorizedViews   = errcode.Unimplemented("Authorized views are not supported: name the table.")
 	errNoMaterializedViews = errcode.Unimplemented("Materialized views are not supported: name the table.")
-	errNoChangeStreams     = errcode.Unimplemented("Change streams are not supported.")
 	errNoSQL               = errcode.Unimplemented("SQL queries are not supported: use ReadRows.")
 )

@@ -4,7 +4,7 @@
 // Every instance name is an alias of the cluster's only namespace (package names), with one cluster
 // in it. Instances with tables of their own would need table names of two parts in all interfaces:
 // schemas, rights, quotas, METADATA and the command line. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
-// ignored: value types other than aggregates of int64, change streams, backup policies and row key schemas.
+// ignored: value types other than aggregates of int64, backup policies and row key schemas.
 // Changes are made at once, so no long-running operation exists.
 //
 // # Departures from Google's service

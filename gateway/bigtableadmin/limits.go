@@ -13,7 +13,17 @@ import (
 const (
 	strictRuleBytes = 500
 	strictAge       = time.Millisecond
+
+	strictRetentionMin, strictRetentionMax = 24 * time.Hour, 7 * 24 * time.Hour
 )
+
+// checkRetention checks how long changes are to be kept, unless it is 0. The error is a status.
+func (s *Service) checkRetention(d time.Duration) error {
+	if s.cfg.StrictLimits && d != 0 && (d < strictRetentionMin || d > strictRetentionMax) {
+		return errcode.Invalid("change_stream_config.retention_period must be from %v to %v", strictRetentionMin, strictRetentionMax)
+	}
+	return nil
+}
 
 // checkFamily checks the name and the rule of a family to create or change. The error is a status.
 func (s *Service) checkFamily(name string, f *adminpb.ColumnFamily) error {

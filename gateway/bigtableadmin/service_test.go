@@ -282,7 +282,7 @@ func TestCreateTable(t *testing.T) {
 		{`table_id: "micros" table {granularity: MICROS}`, codes.OK},
 		{`table_id: "x" table {granularity: 77}`, codes.InvalidArgument},
 		{`table_id: "protected" table {deletion_protection: true}`, codes.OK},
-		{`table_id: "x" table {change_stream_config {}}`, codes.Unimplemented},
+		{`table_id: "x" table {change_stream_config {}}`, codes.InvalidArgument},
 		{`table_id: "x" table {automated_backup_policy {}}`, codes.Unimplemented},
 		{`table_id: "x" table {row_key_schema {}}`, codes.Unimplemented},
 		{`table_id: "x" table {column_families {key: "a" value {value_type {int64_type {}}}}}`, codes.Unimplemented},
@@ -432,13 +432,15 @@ func TestUpdateTable(t *testing.T) {
 		text string
 		want codes.Code
 	}{
-		{`table {name: "projects/p/instances/i/tables/t" deletion_protection: true change_stream_config {}} update_mask {paths: "deletion_protection"}`, codes.OK},
+		{`table {name: "projects/p/instances/i/tables/t" deletion_protection: true row_key_schema {}} update_mask {paths: "deletion_protection"}`, codes.OK},
 		{`table {name: "projects/p/instances/i/tables/t"} update_mask {paths: "change_stream_config"}`, codes.OK},
 		{`table {name: "projects/p/instances/i/tables/x"} update_mask {paths: "deletion_protection"}`, codes.NotFound},
 		{`table {name: "projects/p/instances/i/tables/x"} update_mask {paths: "row_key_schema"}`, codes.NotFound},
 		{`table {name: "projects/p/instances/i/tables/t"}`, codes.InvalidArgument},
 		{`table {name: "projects/p/instances/i/tables/t" granularity: MICROS} update_mask {paths: "granularity"}`, codes.InvalidArgument},
-		{`table {name: "projects/p/instances/i/tables/t" change_stream_config {}} update_mask {paths: "change_stream_config.retention_period"}`, codes.Unimplemented},
+		{`table {name: "projects/p/instances/i/tables/t" change_stream_config {}} update_mask {paths: "change_stream_config.retention_period"}`, codes.InvalidArgument},
+		{`table {name: "projects/p/instances/i/tables/t" change_stream_config {retention_period {seconds: 7200}}} update_mask {paths: "change_stream_config.retention_period"}`, codes.OK},
+		{`table {name: "projects/p/instances/i/tables/t" row_key_schema {}} update_mask {paths: "row_key_schema"}`, codes.Unimplemented},
 		{`table {name: "projects/p/instances/i/tables/t"} update_mask {paths: "column_families"}`, codes.Unimplemented},
 		{`update_mask {paths: "deletion_protection"}`, codes.InvalidArgument},
 	} {
@@ -447,7 +449,7 @@ func TestUpdateTable(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", c.text, op, err, c.want)
 		}
 	}
-	if got, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: name}); err != nil || !got.DeletionProtection {
+	if got, err := s.GetTable(t.Context(), &adminpb.GetTableRequest{Name: name}); err != nil || !got.DeletionProtection || got.ChangeStreamConfig.GetRetentionPeriod().GetSeconds() != 7200 {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := s.DeleteTable(t.Context(), &adminpb.DeleteTableRequest{Name: name}); status.Code(err) != codes.FailedPrecondition {

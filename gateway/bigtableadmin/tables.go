@@ -3,10 +3,12 @@ package bigtableadmin
 import (
 	"context"
 	"slices"
+	"time"
 
 	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
 	"cloud.google.com/go/longrunning/autogen/longrunningpb"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -48,6 +50,9 @@ func (s *Service) CreateTable(ctx context.Context, req *adminpb.CreateTableReque
 		}
 	}
 	spec, err := newTable(req.Table)
+	if err == nil {
+		err = s.checkRetention(spec.ChangeRetention)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +80,9 @@ func newTable(t *adminpb.Table) (spec *client.TableSpec, err error) {
 		return nil, err
 	}
 	spec = &client.TableSpec{Protected: t.GetDeletionProtection()}
+	if spec.ChangeRetention, err = retentionOf(t.GetChangeStreamConfig()); err != nil {
+		return nil, err
+	}
 	if spec.Granularity, err = granularityOf(t.GetGranularity()); err != nil {
 		return nil, err
 	}
@@ -94,6 +102,18 @@ func newTable(t *adminpb.Table) (spec *client.TableSpec, err error) {
 	return spec, nil
 }
 
+// retentionOf converts the configuration of a change stream; a missing one is 0. The error is a status.
+func retentionOf(c *adminpb.ChangeStreamConfig) (time.Duration, error) {
+	if c == nil {
+		return 0, nil
+	}
+	d := c.GetRetentionPeriod()
+	if !d.IsValid() || d.AsDuration() < table.ChangeRetentionMin || d.AsDuration() > table.ChangeRetentionMax {
+		return 0, errcode.Invalid("change_stream_config.retention_period must be from %v to %v", table.ChangeRetentionMin, table.ChangeRetentionMax)
+	}
+	return d.AsDuration(), nil
+}
+
 // granularityOf converts the granularity of a table to create. Google's default is MILLIS.
 func granularityOf(g adminpb.Table_TimestampGranularity) (table.Granularity, error) {
 	switch g {
@@ -108,8 +128,6 @@ func granularityOf(g adminpb.Table_TimestampGranularity) (table.Granularity, err
 // checkOptions rejects what a schema cannot store.
 func checkOptions(t *adminpb.Table) error {
 	switch {
-	case t.GetChangeStreamConfig() != nil:
-		return errcode.Unimplemented("Change streams are not supported.")
 	case t.GetAutomatedBackupConfig() != nil:
 		return errcode.Unimplemented("Backups are not supported.")
 	case t.GetTieredStorageConfig() != nil:
@@ -193,6 +211,9 @@ func describe(name names.Table, schema *table.Schema, view adminpb.Table_View) *
 		t.Granularity = adminpb.Table_MICROS
 		if schema.Granularity == table.GranularityMillis {
 			t.Granularity = adminpb.Table_MILLIS
+		}
+		if schema.ChangeRetention > 0 {
+			t.ChangeStreamConfig = &adminpb.ChangeStreamConfig{RetentionPeriod: durationpb.New(schema.ChangeRetention)}
 		}
 		t.ColumnFamilies = map[string]*adminpb.ColumnFamily{}
 		for i := range schema.Families {

@@ -20,7 +20,7 @@ func (s *Service) UpdateTable(ctx context.Context, req *adminpb.UpdateTableReque
 	if err != nil {
 		return nil, err
 	}
-	changes, err := updates(req.Table, req.GetUpdateMask().GetPaths())
+	changes, err := s.updates(req.Table, req.GetUpdateMask().GetPaths())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *Service) UpdateTable(ctx context.Context, req *adminpb.UpdateTableReque
 }
 
 // updates returns the changes of a schema for the fields of t in a mask. Errors are statuses.
-func updates(t *adminpb.Table, paths []string) (changes []table.Change, err error) {
+func (s *Service) updates(t *adminpb.Table, paths []string) (changes []table.Change, err error) {
 	if len(paths) == 0 {
 		return nil, errcode.Invalid("update_mask must not be empty")
 	}
@@ -47,9 +47,16 @@ func updates(t *adminpb.Table, paths []string) (changes []table.Change, err erro
 		switch path {
 		case "deletion_protection":
 			changes = append(changes, table.Change{Op: table.ChangeProtect, Protect: t.DeletionProtection})
-		// None of these can be set, so that there is none to remove.
 		case "change_stream_config", "change_stream_config.retention_period":
-			masked.ChangeStreamConfig = t.ChangeStreamConfig
+			retention, err := retentionOf(t.ChangeStreamConfig)
+			if err == nil {
+				err = s.checkRetention(retention)
+			}
+			if err != nil {
+				return nil, err
+			}
+			changes = append(changes, table.Change{Op: table.ChangeStream, Retention: retention})
+		// None of these can be set, so that there is none to remove.
 		case "automated_backup_policy":
 			masked.AutomatedBackupConfig = t.AutomatedBackupConfig
 		case "row_key_schema":

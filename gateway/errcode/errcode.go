@@ -128,6 +128,8 @@ var kinds = []struct {
 	{client.ErrNoUser, codes.InvalidArgument, 0},
 	{client.ErrNoGrant, codes.Aborted, retryDelay}, // it was revoked concurrently
 	{client.ErrCorrupt, codes.DataLoss, 0},
+	{api.ErrNoChangeStream, codes.FailedPrecondition, 0},
+	{api.ErrOutOfRange, codes.OutOfRange, 0},
 	{client.ErrRowTooLarge, codes.FailedPrecondition, 0},
 	{table.ErrBadValue, codes.FailedPrecondition, 0},
 

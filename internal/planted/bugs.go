@@ -114,6 +114,12 @@ const (
 	// RedoBeforeChangeFile: a minor compaction moves the redo point in one change of METADATA, and adds the change file in another
 	// one. Breaks: each acknowledged mutation of a table with a change stream is in its stream.
 	RedoBeforeChangeFile Bug = "redo-before-change-file"
+	// OperandTwice: a tablet that is recovered gets again the operands that its log has at or below the redo point. Breaks: each
+	// operand of an aggregate family is folded once.
+	OperandTwice Bug = "operand-twice"
+	// OperandDropped: a compaction keeps the last operand of a cell and drops the others. Breaks: the cell of
+	// an aggregate family is the fold of all acknowledged operands.
+	OperandDropped Bug = "operand-dropped"
 	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before. Breaks: a later write has the later timestamp.
 	ClockOnly Bug = "clock-alone"
@@ -262,7 +268,7 @@ var all = []Bug{
 	VotersFrozen, FailingServerLightest, LoadBeforeSorted, LogsRemovedEarly, FormerMaster, MetadataUnchecked,
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
-	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, RedoBeforeChangeFile, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
+	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, RedoBeforeChangeFile, OperandTwice, OperandDropped, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
 	ClearNotSaved, SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
 	BlockedForEver, BackupUnshared, BackupUnflushed,

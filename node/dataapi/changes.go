@@ -88,7 +88,7 @@ func (q *changesRead) answer(ctx context.Context, e *wire.Encoder, memory *resul
 // of returns the request to the tablet server for so many bytes.
 func (q *changesRead) of(bytes int64, wait time.Duration) tablet.ChangesRequest {
 	r := q.request
-	return tablet.ChangesRequest{Start: r.Start, End: r.End, Next: r.Next, Since: r.Since, Bytes: bytes, Wait: wait}
+	return tablet.ChangesRequest{Start: r.Start, End: r.End, Next: r.Next, Since: r.Since, Bytes: bytes, ChangeBytes: r.ChangeBytes, Wait: wait}
 }
 
 func encodeChanges(e *wire.Encoder, p *tablet.ChangesPage) {

@@ -107,6 +107,8 @@ func (c *Catalog) RemoveWith(ctx context.Context, path string, gen uint64, o met
 			switch {
 			case again && errors.Is(err, metaapi.ErrNotFound):
 				return nil // an earlier attempt succeeded
+			case errors.Is(err, metaapi.ErrOutcomeUnknown): // it may have been deleted by this attempt, whatever a repetition has found
+				return err
 			case gen == metaapi.AnyGeneration && errors.Is(err, metaapi.ErrGeneration):
 				continue // it was written, or deleted, meanwhile
 			}

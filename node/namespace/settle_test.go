@@ -3,6 +3,7 @@ package namespace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -124,6 +125,34 @@ func TestSettleLostAnswers(t *testing.T) {
 	overtaken := &overwritten{forgetful{Files: c.Meta}}
 	if _, err := (&Catalog{Meta: overtaken}).Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrGeneration) {
 		t.Errorf("a write that was overwritten: %v, want %v", err, metaapi.ErrGeneration)
+	}
+}
+
+// repeating is a lock service whose client repeats the first deletion, which was made: its error is that of the second attempt too.
+type repeating struct{ forgetful }
+
+func (r *repeating) DeleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
+	if r.lost {
+		return r.Files.DeleteGuarded(ctx, path, gen, o)
+	}
+	r.lost = true
+	if err := r.Files.DeleteGuarded(ctx, path, gen, o); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w; then: %w", metaapi.ErrOutcomeUnknown, r.Files.DeleteGuarded(ctx, path, gen, o))
+}
+
+// TestSettleRepeatedRemove: the removal of a file at any generation, which the client repeats after the answer was lost, is done.
+func TestSettleRepeatedRemove(t *testing.T) {
+	c, ctx := newCatalog(t)
+	if _, err := c.Set(ctx, "/x", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Catalog{Meta: &repeating{forgetful{Files: c.Meta}}}).Remove(ctx, "/x", metaapi.AnyGeneration); err != nil {
+		t.Errorf("remove: %v", err)
+	}
+	if _, err := c.Meta.Get(ctx, "/x"); !errors.Is(err, metaapi.ErrNotFound) {
+		t.Errorf("after the removal: %v", err)
 	}
 }
 

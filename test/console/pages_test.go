@@ -129,6 +129,8 @@ func TestActions(t *testing.T) {
 	}
 	v.post(id()+"/compact", nil).want(t, http.StatusOK, "<td>none</td>")
 	v.post(id()+"/split", nil).want(t, http.StatusOK, "1 to 2 of 2")
+	v.get("/tables/web?from=1").want(t, http.StatusOK, "2 to 2 of 2", `/compact?from=1"`)
+	v.post(id()+"/compact?from=1", nil).want(t, http.StatusOK, "2 to 2 of 2")
 	v.post(id()+"/merge", nil).want(t, http.StatusOK, "1 to 1 of 1")
 	v.post(id()+"/move", url.Values{"node": {"none"}}).want(t, http.StatusNotFound, "none")
 	v.post("/tables/web/tablets/x/split", nil).want(t, http.StatusBadRequest, "The id of a tablet is a number")

@@ -6,7 +6,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-// Commands returns the commands table, family and tablet.
+// Commands returns the commands table, family, tablet and keys.
 func Commands(a *cli.App) []*cobra.Command {
-	return []*cobra.Command{tableCommand(a), familyCommand(a), tabletCommand(a)}
+	return []*cobra.Command{tableCommand(a), familyCommand(a), tabletCommand(a), keysCommand(a)}
 }

@@ -16,7 +16,7 @@ import (
 func tableCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Create, list, describe, clear, drop and compact tables; split, move and merge tablets",
+		Short: "Create, copy, list, describe, clear, drop and compact tables; split, move and merge tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
@@ -24,7 +24,7 @@ func tableCommand(a *cli.App) *cobra.Command {
 		RunE: cli.RequireSubcommand,
 	}
 	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
-		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a))
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a), tableCopyCommand(a))
 	return cmd
 }
 
@@ -51,12 +51,14 @@ const tableCreateExample = `  stele table create webtable --family contents:vers
   stele table create metrics --family 'cpu:age=30d,block=8KiB' --dry-run
   stele table create users --family profile --split-at g,n,t
   stele table create events --family e --split-hex 16
-  stele table create readings --family r --granularity millis`
+  stele table create readings --family r --granularity millis
+  stele table create events --family e --stream 7d`
 
 func tableCreateCommand(a *cli.App) *cobra.Command {
 	var families []string
 	var f splitFlags
 	var granularity string
+	var stream cli.DurationFlag
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:     "create TABLE --family NAME[:OPTION=VALUE,...]...",
@@ -73,6 +75,7 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			s.ChangeRetention = time.Duration(stream)
 			if s.Granularity, err = table.ParseGranularity(granularity); err != nil {
 				return cli.Usagef("", "--granularity: %q is neither micros nor millis", granularity)
 			}
@@ -80,7 +83,7 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			spec := client.TableSpec{Families: specs, SplitAt: splitAt, Granularity: s.Granularity}
+			spec := client.TableSpec{Families: specs, SplitAt: splitAt, Granularity: s.Granularity, ChangeRetention: s.ChangeRetention}
 			if dryRun {
 				a.Notef("would create a table%s:", inTablets(len(splitAt)))
 				return printSchema(a, s)
@@ -103,6 +106,7 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be repeated")
 	cmd.Flags().StringVar(&granularity, "granularity", "micros", "the `unit` of the table's timestamps, micros or millis; it cannot be changed later")
+	cmd.Flags().Var(&stream, "stream", "keep changes for this `time`, from 1h to 30d, for stele watch")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the schema, and change nothing")
 	f.register(cmd)
 	a.EscapesFlag(cmd)

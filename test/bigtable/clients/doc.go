@@ -4,7 +4,7 @@
 //	make test-bigtable [CLIENTS=go,go-sessions,python,python-async,node,java,cbt]
 //
 // A client is a program in its language. For some seconds it writes rows, one by one and in batches, and reads some of them. It fails if
-// an operation fails after the client's own retries. Then it reads all rows, and compares them. The quickstart programs of the command
+// an operation fails after the client's own retries. Then it reads all rows, and compares them. The Java program also follows the change stream. The quickstart programs of the command
 // line run first, and again when their table exists.
 //
 // The clients come from the registries of their languages, into .cache/bigtable-clients, with the versions in this package. What a machine

@@ -14,7 +14,8 @@
 //
 //	SJ1. Operations on a row are linearizable (rows). This includes those of unknown outcome, which may take effect at any later time,
 //	     the creation and the drop of the row's table and families, rows that scans return or omit, and the reads in the end. A cleared range of rows is a
-//	     deletion of each of its rows, of each at a moment of its own, and a table that is undropped has what it had when it was dropped. So an
+//	     deletion of each of its rows, of each at a moment of its own, and a table that is undropped has what it had when it was dropped. The
+//	     cell of an aggregate family has each acknowledged operand once, and one of unknown outcome at most once. So an
 //	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty. Of two drops of
 //	     a table beside each other both may be acknowledged.
 //	SJ2. Server timestamps of a row grow, in the order in which its writes take effect (timestamps, rows).
@@ -39,4 +40,7 @@
 //	SJ15. Each row of a table that is restored from a backup is as it was at some moment between the request of the backup and the time at which it
 //	     was made (rows), and remains so: a restored table that no client writes is read the same each time, and so are all tables that are restored
 //	     from a backup. A backup that was made is listed and can be restored until its deletion is called (backups).
+//	SJ16. In each chain of tokens of a change stream each acknowledged mutation comes exactly once, as a whole, and one of unknown outcome at
+//	     most once. Those of a row come with growing numbers, in an order that their calls and returns permit. No other mutation comes. When a
+//	     call returns no change, all that was acknowledged before its call has come (change streams).
 package judge

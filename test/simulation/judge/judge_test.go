@@ -150,6 +150,9 @@ func changes(text ...string) (all []workload.Change) {
 			x.Kind, x.Value, x.N = workload.Increment, "", int64(len(value))
 		case "append":
 			x.Kind = workload.Append
+		case "operand":
+			x.Kind, x.Value = workload.Operand, ""
+			x.N, _ = strconv.ParseInt(value, 10, 64) // of a test
 		}
 		all = append(all, x)
 	}
@@ -195,7 +198,7 @@ func (h *history) scan(rows ...string) *workload.Op {
 
 // TestJudge tests that each judge rejects its bad histories, and no judge good ones.
 func TestJudge(t *testing.T) {
-	for _, test := range slices.Concat(rowTests, clearTests, tableTests, scanTests, lockTests, rightTests, blobTests, backupTests) {
+	for _, test := range slices.Concat(rowTests, clearTests, tableTests, scanTests, aggregateTests, streamTests, lockTests, rightTests, blobTests, backupTests) {
 		t.Run(test.name, func(t *testing.T) {
 			h := &history{}
 			test.make(h)

@@ -196,6 +196,8 @@ func (s rowState) change(changes []workload.Change, stamp int64) (next rowState,
 					return before.Kind == workload.Set && before.At == 0 && before.Column == x.Column && before.Value == old.value
 				})
 			})
+		case workload.Operand:
+			next.cells = next.folded(x)
 		case workload.Append:
 			next.cells = next.modified(x.Column, next.newest(x.Column)+x.Value, stamp)
 		case workload.Increment:
@@ -257,6 +259,17 @@ func (s rowState) modified(column, value string, stamp int64) []workload.Cell {
 		stamp = s.cells[i].Stamps[0]
 	}
 	return s.with(column, value, stamp, func(old version) bool { return workload.Explicit(stamp) && old.stamp == stamp })
+}
+
+// folded returns the cells after an operand.
+func (s rowState) folded(x workload.Change) []workload.Cell {
+	before := ""
+	if i := s.index(x.Column); i >= 0 {
+		if n := slices.Index(s.cells[i].Stamps, x.At); n >= 0 {
+			before = s.cells[i].Values[n]
+		}
+	}
+	return s.with(x.Column, workload.Folded(familyOf(x.Column), before, x.N), x.At, func(old version) bool { return old.stamp == x.At })
 }
 
 // withoutVersions returns the cells without the versions of a column whose timestamps are in [from, to).

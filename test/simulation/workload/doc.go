@@ -1,7 +1,7 @@
 // Package workload is what the clients of a simulated cluster do, and the history of it, which package judge checks. The clients are
 // real ones (packages client and raftmeta/session); they reach nodes only through a Cluster, which the simulated world implements.
 //
-// A Plan follows from a seed. It selects features (rows, scans, locks, schemas, tablets, rights, blobs, backups), each on with its own
+// A Plan follows from a seed. It selects features (rows, scans, change streams, locks, schemas, tablets, rights, blobs, backups), each on with its own
 // probability, and small counts and sizes: different combinations of few features find more than all features at once. Each client
 // draws its operations from a random stream of its own.
 //
@@ -13,6 +13,8 @@
 //   - An explicit timestamp is one that a client sets. It is before all server timestamps or after all, so that the order of the versions of a
 //     column follows from the history.
 //   - An era is a period in which clients use the same rows and files.
+//   - A chain of tokens is calls of readers of a change stream, each of which continues after the one before, maybe in another reader, from its
+//     token. Several calls may continue after the same one.
 //   - A session is a client's session with the lock service. A client opens another one when it ends.
 //
 // # Goroutines

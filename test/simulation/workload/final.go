@@ -85,6 +85,9 @@ func (c *reader) readAll(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.streams.drain(ctx); err != nil {
+		return err
+	}
 	if err := c.readDeleted(ctx); err != nil {
 		return err
 	}

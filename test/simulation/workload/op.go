@@ -16,11 +16,13 @@ const (
 
 // Operations on tables.
 const (
-	Create     Kind = "create table"
-	Drop       Kind = "drop table"   // see Op.Kept
-	Undrop     Kind = "undrop table" // TableID is the table's
-	Clear      Kind = "clear rows"   // those in the range of Scan
-	SetFamily  Kind = "set family"
+	Create    Kind = "create table"
+	Drop      Kind = "drop table"   // see Op.Kept
+	Undrop    Kind = "undrop table" // TableID is the table's
+	Clear     Kind = "clear rows"   // those in the range of Scan
+	SetFamily Kind = "set family"
+	// ReadStream is one call of a reader of a change stream.
+	ReadStream Kind = "read change stream"
 	DropFamily Kind = "drop family"
 )
 
@@ -108,6 +110,7 @@ type Op struct {
 	Node  string
 
 	Backup *Backup
+	Stream *Stream
 }
 
 // String returns the operation in one line.
@@ -122,7 +125,7 @@ func (o Op) String() string {
 		text += fmt.Sprintf(" if %v matched %t", *o.Predicate, o.Matched)
 	}
 	text += list(" cells ", o.Cells) + suffix(" node ", o.Node)
-	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob) + part(" backup ", o.Backup)
+	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob) + part(" backup ", o.Backup) + part(" stream ", o.Stream)
 	return text + suffix(" error ", o.Error) + suffix(" violation ", o.Bad)
 }
 
@@ -161,6 +164,7 @@ const (
 	DeleteRow      ChangeKind = "delete row"
 	Increment      ChangeKind = "increment"
 	Append         ChangeKind = "append"
+	Operand        ChangeKind = "operand" // N is added to the cell of an aggregate family with the timestamp At
 )
 
 // Change is a part of a mutation or a rule. Column is a family for DeleteCells.
@@ -169,8 +173,8 @@ type Change struct {
 	Column string
 	// Value is the name of the value that is set, or the bytes that are appended.
 	Value string
-	N     int64 // of an Increment
-	// At is the timestamp of a Set, see Cell.Stamps; 0 means the server's. From and To are the bounds of DeleteVersions: math.MinInt64 and
+	N     int64 // of an Increment or an Operand
+	// At is the timestamp of an Operand or a Set, see Cell.Stamps; 0 means the server's. From and To are the bounds of DeleteVersions: math.MinInt64 and
 	// math.MaxInt64 mean none.
 	At, From, To int64
 }
@@ -231,6 +235,21 @@ type Hold struct {
 type Backup struct {
 	ID, Source string   // Source is the table
 	IDs        []string // of a list
+}
+
+// Stream is a call of a reader of a change stream.
+type Stream struct {
+	// After is the number of the call after which this one continues, maybe from its token; -1 if this one is the first of the stream.
+	After   int
+	Changes []StreamChange
+}
+
+// StreamChange is a change of a change stream. Its sets have the timestamps of their cells, those of columns that are appended to or counted the
+// whole value.
+type StreamChange struct {
+	Row     string
+	Seq     uint64
+	Changes []Change
 }
 
 // Right is a grant to a user on a table.

@@ -20,7 +20,9 @@ const (
 	Counters    Feature = "counters"
 	Appends     Feature = "appends"
 	Deletes     Feature = "deletes"
-	Stamps      Feature = "stamps" // timestamps that clients set, and several changes of a column
+	Stamps      Feature = "stamps"     // timestamps that clients set, and several changes of a column
+	Aggregates  Feature = "aggregates" // families of sums, minima and maxima
+	Streams     Feature = "streams"    // change streams of tables
 	Scans       Feature = "scans"
 	Files       Feature = "files"
 	Locks       Feature = "locks"
@@ -73,6 +75,8 @@ var features = []struct {
 	{Rights, 60, 20, true},
 	{Quotas, 40, 4, true},
 	{Clears, 50, 8, false},
+	{Aggregates, 50, 100, false},
+	{Streams, 50, 30, false},
 }
 
 // Weighted is a feature that is on, with its weight among the operations.
@@ -88,6 +92,8 @@ type TablePlan struct {
 	SplitAt  []string
 	// Dropped means that the table and its last family may be dropped and created again.
 	Dropped bool
+	// Stream means that the table has a change stream. It is never dropped then.
+	Stream bool
 }
 
 // Plan is what the clients of a run do. It follows from its seed.
@@ -139,6 +145,10 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 	}
 	for i := range 1 + r.IntN(6) {
 		p.Tables = append(p.Tables, newTable(r, i))
+		if families := newAggregates(r); p.Has(Aggregates) {
+			p.Tables[i].Families = append(p.Tables[i].Families, families...)
+		}
+		p.Tables[i].Stream = p.Has(Streams) && !p.Tables[i].Dropped
 	}
 	return p
 }

@@ -32,6 +32,8 @@ func (c *rowClient) do(ctx context.Context, f Feature) {
 		}
 	case Stamps:
 		c.write(ctx, t, c.row(), c.stamped(t))
+	case Aggregates:
+		c.write(ctx, t, c.row(), c.operands(t))
 	case Batches:
 		c.batch(ctx, t)
 	case Checks:
@@ -47,8 +49,16 @@ func (c *rowClient) do(ctx context.Context, f Feature) {
 	}
 }
 
-// family returns one of the table's families.
-func (c *rowClient) family(t *TablePlan) string { return t.Families[c.r.IntN(len(t.Families))].Name }
+// family returns one of the table's families whose cells are set.
+func (c *rowClient) family(t *TablePlan) string {
+	n := len(t.Families) - len(t.aggregates())
+	return t.Families[c.r.IntN(n)].Name
+}
+
+// anyFamily returns one of the table's families.
+func (c *rowClient) anyFamily(t *TablePlan) string {
+	return t.Families[c.r.IntN(len(t.Families))].Name
+}
 
 func (c *rowClient) column(t *TablePlan) string {
 	return c.family(t) + ":" + valueQualifiers[c.r.IntN(len(valueQualifiers))]
@@ -72,7 +82,7 @@ func (c *rowClient) deletion(t *TablePlan) (changes []Change) {
 	case 0:
 		changes = append(changes, Change{Kind: DeleteRow})
 	case 1:
-		changes = append(changes, Change{Kind: DeleteCells, Column: c.family(t)})
+		changes = append(changes, Change{Kind: DeleteCells, Column: c.anyFamily(t)})
 	case 2:
 		changes = append(changes, Change{Kind: DeleteColumn, Column: c.column(t)})
 	}
@@ -125,6 +135,8 @@ func (c *rowClient) batch(ctx context.Context, t *TablePlan) {
 			changes = c.deletion(t)
 		case n == 1 && c.plan.Has(Stamps):
 			changes = c.stamped(t)
+		case n == 2 && c.plan.Has(Aggregates):
+			changes = c.operands(t)
 		}
 		ops = append(ops, c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes}))
 		ms = append(ms, c.history.mutation(row, changes))
@@ -164,6 +176,9 @@ func (c *rowClient) check(ctx context.Context, t *TablePlan) {
 	}
 	if c.plan.Has(Stamps) && c.r.IntN(4) == 0 {
 		op.Changes = c.stamped(t)
+	}
+	if c.plan.Has(Aggregates) && c.r.IntN(4) == 0 {
+		op.Otherwise = c.operands(t)
 	}
 	op = c.begin(op)
 	matched, err := c.db.Table(t.Name).CheckAndMutate(ctx, row, op.Predicate.filter(), c.history.mutation(row, op.Changes), c.history.mutation(row, op.Otherwise))
@@ -248,7 +263,7 @@ func (c *rowClient) rangeOf() *Scan {
 // scan scans a table in small batches, so that tablets may be moved and split meanwhile.
 func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool) Op {
 	op := c.begin(Op{Kind: ScanAll, Table: t.Name, Scan: s, Final: final})
-	opts := []client.ScanOption{client.Start(s.Start), client.End(s.End), client.BatchRows(1 + c.r.IntN(20))}
+	opts := []client.ScanOption{client.Start(s.Start), client.End(s.End), client.BatchRows(1 + c.r.IntN(20>>(3*c.r.IntN(2))))}
 	if s.Limit > 0 {
 		opts = append(opts, client.Limit(s.Limit))
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/table"
 )
 
 // Timestamps that clients set are about a day before the start of the history, or a day after it, and few, so that they are often the
@@ -81,13 +82,19 @@ func (h *History) add(m *client.RowMutation, x Change) {
 	switch x.Kind {
 	case Set:
 		contents := Contents
-		if isLog(x.Column) {
+		if IsLog(x.Column) {
 			contents = func(entry string) []byte { return []byte(entry) }
 		}
 		if x.At == 0 {
 			m.Set(x.Column, contents(x.Value))
 		} else {
 			m.SetAt(x.Column, h.timestamp(x.At), contents(x.Value))
+		}
+	case Operand:
+		if at := h.timestamp(x.At); x.N%2 == 0 {
+			m.AddInt(x.Column, at, x.N)
+		} else {
+			m.Merge(x.Column, at, table.Integer(x.N))
 		}
 	case DeleteVersions:
 		start := int64(0)

@@ -49,8 +49,8 @@ const (
 // Counter reports whether a column is one that is incremented. The values of others are all different.
 func Counter(column string) bool { return strings.HasSuffix(column, ":"+counterQualifier) }
 
-// isLog reports whether a column is one that is appended to.
-func isLog(column string) bool { return strings.HasSuffix(column, ":"+logQualifier) }
+// IsLog reports whether a column is one that is appended to.
+func IsLog(column string) bool { return strings.HasSuffix(column, ":"+logQualifier) }
 
 // valueText returns a value of a column as a history has it.
 func valueText(qualifier string, value []byte) string {

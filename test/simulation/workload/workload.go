@@ -40,6 +40,7 @@ type Workload struct {
 	history *History
 	// draining is set while a node is drained: one at a time.
 	draining atomic.Bool
+	tokens   streamTokens
 }
 
 // New returns a workload. It makes no call.
@@ -66,11 +67,13 @@ type worker struct {
 	files    *lockClient
 	blobs    *blobClient
 	operator *operator
+	streams  *streamClient
 }
 
 func (w *Workload) worker(n int) *worker {
 	c := &worker{Workload: w, number: n, r: rand.New(rand.NewPCG(w.plan.Seed, 1000+uint64(n)))}
 	c.rows, c.blobs, c.operator = &rowClient{c}, &blobClient{worker: c}, &operator{c}
+	c.streams = &streamClient{c}
 	c.files = &lockClient{worker: c, seen: map[string]File{}}
 	return c
 }
@@ -88,6 +91,9 @@ func (w *Workload) Setup(ctx context.Context) error {
 				return fmt.Errorf("create table %s: %w", w.plan.Tables[i].Name, ctx.Err())
 			}
 			c.pause(ctx, 500*time.Millisecond)
+		}
+		if w.plan.Tables[i].Stream && !c.streams.begin(ctx, &w.plan.Tables[i]) {
+			return fmt.Errorf("begin the change stream of table %s: %w", w.plan.Tables[i].Name, ctx.Err())
 		}
 	}
 	return nil
@@ -154,10 +160,12 @@ func (c *worker) do(all context.Context, f Feature) {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	switch f {
-	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Scans:
+	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Aggregates, Scans:
 		c.rows.do(ctx, f)
 	case Files, Locks, Ephemerals, Watches:
 		c.files.do(all, ctx, f)
+	case Streams:
+		c.streams.follow(all)
 	case Recreation:
 		c.operator.recreate(all)
 	case Alteration:

@@ -29,6 +29,7 @@ type ambush struct {
 	passed map[[2]string]int
 	after  time.Duration
 	slowly map[[2]string]time.Duration // likewise, for each slow moment
+	lost   map[[2]string]time.Duration // likewise, for each method whose answers are lost
 }
 
 // A dueFault is one that a host gets soon.
@@ -44,7 +45,7 @@ type dueFault struct {
 var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash, wholePower, late, resetHost, isolateClients}
 
 func newAmbush(w *World) *ambush {
-	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}, slowly: map[[2]string]time.Duration{}}
+	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}, slowly: map[[2]string]time.Duration{}, lost: map[[2]string]time.Duration{}}
 }
 
 func (a *ambush) arm(d time.Duration) { a.armed, a.ends = true, machine.Now()+d }
@@ -132,11 +133,17 @@ func (a *ambush) pass(name, detail string) {
 	key := [2]string{name, detail}
 	n := a.passed[key]
 	a.passed[key]++
-	if !a.armed || !a.delays(key, n) {
+	h := a.w.hostOfProcess(machine.Process())
+	if !a.armed || h == nil {
 		return
 	}
-	h := a.w.hostOfProcess(machine.Process())
-	if h == nil {
+	if name == answerMoment && a.loses(key) {
+		a.w.trace.addf("nemesis", "%s loses its connections %s %s", h.name, name, detail)
+		a.w.count("lost answers")
+		h.net.Reset()
+		return
+	}
+	if !a.delays(key, n) {
 		return
 	}
 	d := (time.Millisecond << a.r.IntN(delayDoublings)) + time.Duration(a.r.Int64N(int64(time.Millisecond)))
@@ -167,15 +174,36 @@ func (a *ambush) delays(key [2]string, n int) bool {
 	return true
 }
 
+// answerMoment is the moment at which a request was executed, and its caller has no answer. Its detail is the method.
+const answerMoment = "before an answer is sent"
+
+// lossPause bounds the pause between two lost answers of a method.
+const lossPause = 2 * time.Second
+
+// loses reports whether an answer is lost, of a node that goes on. Some methods lose answers again and again in a run: what was executed must not be
+// executed twice, and what has an unknown outcome must not count as failed.
+func (a *ambush) loses(key [2]string) bool {
+	if now := machine.Now(); a.chosen("lost", a.w.plan.lostOneIn, key) && now >= a.lost[key] && a.r.IntN(2) == 0 {
+		a.lost[key] = now + time.Duration(a.r.Int64N(int64(lossPause)))
+		return true
+	}
+	return false
+}
+
 // slow reports whether a moment is one of those that are slow in this run, whenever they come: what must not happen meanwhile does so sooner or
 // later. It follows from the seed.
 func (a *ambush) slow(key [2]string) bool {
-	if a.w.plan.slowOneIn == 0 {
+	return a.chosen("", a.w.plan.slowOneIn, key)
+}
+
+// chosen reports whether a moment is one of those of a kind, of which there is one in oneIn moments; 0: none. It follows from the seed.
+func (a *ambush) chosen(kind string, oneIn uint64, key [2]string) bool {
+	if oneIn == 0 {
 		return false
 	}
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, a.w.cfg.Seed, key[0], key[1]) // never fails
-	return h.Sum64()>>32%a.w.plan.slowOneIn == 0       // the low bits of the sum depend on few bits of each byte
+	_, _ = fmt.Fprint(h, kind, a.w.cfg.Seed, key[0], key[1]) // never fails
+	return h.Sum64()>>32%oneIn == 0                          // the low bits of the sum depend on few bits of each byte
 }
 
 // hostOfProcess returns the host that runs a process; nil if there is none.

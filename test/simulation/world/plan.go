@@ -70,7 +70,9 @@ type plan struct {
 	// stir means that a client writes the lock service all the time, and that logs of voters are short: one that was away for a moment gets a snapshot.
 	stir bool
 	// slowOneIn is how many moments of the program there are for each one that is slow whenever it comes; 0: none is.
-	slowOneIn               uint64
+	slowOneIn uint64
+	// lostOneIn is how many methods there are for each one of which answers are lost again and again; 0: none.
+	lostOneIn               uint64
 	extentBytes             int64
 	zones                   int
 	diskBytes, reserveBytes int64
@@ -122,6 +124,7 @@ func newPlan(seed uint64) plan {
 		p.tuning.SnapshotBytes, p.tuning.TrailingLogs = 4<<10<<r.IntN(2), uint64(1+r.IntN(4))
 	}
 	p.slowOneIn = uint64(r.IntN(2) * (8 << r.IntN(3)))
+	p.lostOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
 	return p
 }
 

@@ -1,0 +1,175 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+const keysLong = `Show which row keys of a table are read and written most: the busiest ranges, hot
+rows, large rows, and changes of its tablets. With --heat a map shows operations by
+ranges of rows (down) and time (across); --png writes it as an image. Nodes keep two
+weeks: by minutes for periods of up to 4 hours, by quarters of an hour up to 2 days, by
+hours beyond.
+
+It requires the right to read the table. Counts are exact by tablet; within a tablet
+they are divided by a sample. With --prefix, ranges that end outside of it are left out.`
+
+const keysExample = `  stele keys webtable
+  stele keys webtable --heat --since 4h
+  stele keys webtable --prefix com.cnn. --png heat.png`
+
+// keysFlags are the flags of stele keys.
+type keysFlags struct {
+	heat        bool
+	prefix, png string
+	since       time.Duration
+}
+
+func keysCommand(a *cli.App) *cobra.Command {
+	var f keysFlags
+	cmd := &cobra.Command{
+		Use:               "keys TABLE",
+		Short:             "Show which row keys of a table are read and written",
+		Long:              keysLong,
+		Example:           keysExample,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteTable,
+		RunE:              func(cmd *cobra.Command, args []string) error { return showKeys(a, cmd, args[0], &f) },
+	}
+	cmd.Flags().BoolVar(&f.heat, "heat", false, "show a map of operations by rows and time")
+	cmd.Flags().StringVar(&f.prefix, "prefix", "", `only rows that begin with this ("\x00" escapes as in the output)`)
+	cmd.Flags().DurationVar(&f.since, "since", time.Hour, "length of the period up to now, at most 336h")
+	cmd.Flags().StringVar(&f.png, "png", "", "write the map as an image to this file")
+	return cmd
+}
+
+func showKeys(a *cli.App, cmd *cobra.Command, name string, f *keysFlags) error {
+	prefix, err := cli.Unescape(f.prefix)
+	if err != nil {
+		return err
+	}
+	if f.since < time.Minute || f.since > api.KeyHeatSinceMax {
+		return cli.Usagef("nodes keep two weeks", "--since: %v is not between 1m and 336h", f.since)
+	}
+	req := client.KeyHeatRequest{Table: name, Since: f.since, Prefix: []byte(prefix)}
+	if f.heat && f.png == "" && !a.JSON {
+		req.Rows = mapLines
+	}
+	k, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.KeyHeat, error) {
+		return c.Tables().KeyHeat(ctx, &req)
+	})
+	if err != nil {
+		return err
+	}
+	if f.png != "" {
+		if err := writeHeatPNG(f.png, k); err != nil {
+			return err
+		}
+		a.Notef("map written to %s: %d ranges, %d intervals", cli.EscapeText(f.png), len(k.Ends), k.Columns)
+	}
+	if a.JSON {
+		return a.PrintJSON(keysOf(k))
+	}
+	if f.heat && f.png == "" {
+		printMap(a, k)
+	}
+	return printKeys(a, k)
+}
+
+// writeHeatPNG writes the map to a new file, or replaces it.
+func writeHeatPNG(name string, k *client.KeyHeat) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := drawHeat(file, k); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// printKeys prints the hottest ranges, and the rows and changes that are named.
+func printKeys(a *cli.App, k *client.KeyHeat) error {
+	const most = 10
+	ranges := cli.NewGrid("ABOVE", "UP TO", "READS", "WRITES", "READ BYTES", "WRITTEN BYTES")
+	for _, h := range k.Hottest(most) {
+		ranges.Add(bound(h.Start), bound(h.End), cli.Count(h.Reads), cli.Count(h.Writes), cli.Number(cli.FormatSize(h.ReadBytes)), cli.Number(cli.FormatSize(h.WriteBytes)))
+	}
+	if ranges.IsEmpty() {
+		a.Notef("no reads or writes of %s in this period", cli.EscapeText(k.Table))
+	}
+	rows := cli.NewGrid("ROW", "WHY")
+	for _, h := range k.Hot[:min(len(k.Hot), most)] {
+		rows.Add(string(h.Row), fmt.Sprintf("hot: about %d reads, %d writes", h.Reads, h.Writes))
+	}
+	for _, l := range k.Large[:min(len(k.Large), most)] {
+		rows.Add(string(l.Row), "large: "+cli.FormatSize(l.Bytes))
+	}
+	events := cli.NewGrid("TIME", "CHANGE", "NODE", "TABLET UP TO")
+	for _, e := range k.Events[max(len(k.Events)-most, 0):] {
+		events.Add(time.UnixMilli(e.AtMS).Format(time.DateTime), e.Kind, e.Node, bound(e.Row))
+	}
+	for _, g := range []*cli.Grid{ranges, rows, events} {
+		if err := a.Print(g); err != nil {
+			return err
+		}
+	}
+	if len(k.Silent) > 0 {
+		a.Notef("incomplete: no answer from %s", cli.EscapeText(strings.Join(k.Silent, ", ")))
+	}
+	return nil
+}
+
+// bound returns a bound of a range for a grid, which escapes it.
+func bound(row []byte) string { return cli.OrElse(string(row), "-") }
+
+// heatJSON is a KeyHeat with its rows as other commands print them.
+type heatJSON struct {
+	*client.KeyHeat
+	Ranges []cli.BoundsJSON `json:"ranges"`
+	Hot    []hotJSON        `json:"hot"`
+	Large  []largeJSON      `json:"large"`
+	Events []eventJSON      `json:"events"`
+}
+
+type (
+	hotJSON struct {
+		cli.RowJSON
+		api.HotRow
+	}
+	largeJSON struct {
+		cli.RowJSON
+		api.LargeRow
+	}
+	eventJSON struct {
+		cli.RowJSON
+		api.TabletEvent
+	}
+)
+
+func keysOf(k *client.KeyHeat) *heatJSON {
+	j := &heatJSON{KeyHeat: k, Ranges: []cli.BoundsJSON{}, Hot: []hotJSON{}, Large: []largeJSON{}, Events: []eventJSON{}}
+	for i := range k.Ends {
+		j.Ranges = append(j.Ranges, cli.BoundsOf(k.Starts[i], k.Ends[i]))
+	}
+	for _, h := range k.Hot {
+		j.Hot = append(j.Hot, hotJSON{cli.RowOf(string(h.Row)), h})
+	}
+	for _, l := range k.Large {
+		j.Large = append(j.Large, largeJSON{cli.RowOf(string(l.Row)), l})
+	}
+	for _, e := range k.Events {
+		j.Events = append(j.Events, eventJSON{cli.RowOf(string(e.Row)), e})
+	}
+	return j
+}

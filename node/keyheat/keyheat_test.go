@@ -1,0 +1,240 @@
+package keyheat
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/heat"
+)
+
+// minute returns a column with operations of two tables, and adds those of table 7 to sums.
+func minute(r *rand.Rand, at int64, sums *heat.Sums) *column {
+	c := &column{minute: at}
+	for table := uint64(7); table < 9; table++ {
+		t := heat.New(table, nil, nil)
+		for range 1 + r.IntN(300) {
+			row, n := fmt.Appendf(nil, "row%03d", r.IntN(200)), r.Int64N(100)
+			t.Write(row, n)
+			if table == 7 {
+				sums.Add(heat.Sums{Writes: 1, WriteBytes: n})
+			}
+		}
+		c.add(t.Take())
+	}
+	c.reduce()
+	return c
+}
+
+// sumOf returns what a store has of table 7 in a period.
+func sumOf(t *testing.T, s *store, p period) (sums heat.Sums) {
+	t.Helper()
+	err := s.read(p.layer(), p.from, p.to, func(c *column) {
+		for _, x := range c.tables {
+			if x.table != 7 {
+				t.Errorf("table %d", x.table)
+			}
+			for _, b := range x.buckets {
+				sums.Add(b.Sums)
+			}
+		}
+	}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sums
+}
+
+// TestLayers (KH1, KH2): for two weeks and more, each layer has the sum of the minutes, with restarts at any time, in bounded files.
+func TestLayers(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 1))
+	fs := vfs.NewMem(vfs.MemOptions{})
+	s := open(t, fs, nil)
+	const first = 1_000_000 * 60 / 60 * 60
+	var byMinute []heat.Sums
+	const minutes = 15*24*60 + 17
+	for i := range int64(minutes) {
+		var sums heat.Sums
+		if i%7 == 0 || i > minutes-300 {
+			if err := s.add(minute(r, first+i, &sums)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		byMinute = append(byMinute, sums)
+		if r.IntN(2000) == 0 {
+			s = open(t, fs, nil)
+		}
+	}
+	for _, p := range []period{{minutes - 240, minutes, 1}, {minutes - 2*24*60, minutes, 15}, {minutes - 14*24*60, minutes, 60}} {
+		p.from -= p.from % p.interval
+		var want heat.Sums
+		for i := p.from; i < minutes; i++ {
+			want.Add(byMinute[i])
+		}
+		p.from, p.to = p.from+first, p.to+first
+		if got := sumOf(t, s, p); got != want {
+			t.Errorf("by %d minutes: %+v, want %+v", p.interval, got, want)
+		}
+	}
+	names, err := fs.ReadDir("heat")
+	if err != nil || len(names) > 6 {
+		t.Errorf("%v, %v", names, err)
+	}
+	for _, n := range names {
+		if size, _, err := fs.Stat("heat/" + n); err != nil || size > segmentBytesMax {
+			t.Errorf("%s: %d bytes, %v", n, size, err)
+		}
+	}
+}
+
+func open(t *testing.T, fs vfs.FS, log *bytes.Buffer) *store {
+	t.Helper()
+	if log == nil {
+		log = &bytes.Buffer{}
+	}
+	s, err := openStore(fs, "heat", slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestDamage: a damaged file keeps what is before the damage, and later minutes follow that.
+func TestDamage(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 1))
+	for range 100 {
+		fs := vfs.NewMem(vfs.MemOptions{})
+		s := open(t, fs, nil)
+		var sums [20]heat.Sums
+		for i := range int64(10) {
+			if err := s.add(minute(r, i, &sums[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := fs.Open("heat/minutes.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, _ := f.Size()
+		switch at := r.Int64N(size); {
+		case r.IntN(2) == 0:
+			_ = f.Truncate(at)
+		default:
+			b := make([]byte, 1)
+			_, _ = f.ReadAt(b, at)
+			b[0] ^= 1 << r.IntN(8)
+			_, _ = f.WriteAt(b, at)
+		}
+		_ = f.Close()
+		var log bytes.Buffer
+		s = open(t, fs, &log)
+		kept := s.layers[0].last
+		if kept < 9 && !strings.Contains(log.String(), "damaged") && kept >= 0 && kept != 9 {
+			if size, _, _ := fs.Stat("heat/minutes.0"); size != s.layers[0].size {
+				t.Errorf("%d of 10 minutes kept, without a line in the log", kept+1)
+			}
+		}
+		var want heat.Sums
+		for i := range kept + 1 {
+			want.Add(sums[i])
+		}
+		for i := int64(10); i < 20; i++ {
+			if err := s.add(minute(r, i, &sums[i])); err != nil {
+				t.Fatal(err)
+			}
+			want.Add(sums[i])
+		}
+		if got := sumOf(t, open(t, fs, nil), period{0, 60, 1}); got != want {
+			t.Fatalf("%+v, want %+v: %d minutes kept", got, want, kept+1)
+		}
+	}
+}
+
+// TestGrid (KH1): the ranges of a result ascend without gaps, and their sum is that of the parts.
+func TestGrid(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 1))
+	for range 50 {
+		p := period{from: 600, to: 660, interval: 1}
+		g := newGrid(p)
+		var want heat.Sums
+		for range 1 + r.IntN(3) {
+			own := &part{columns: map[int64]*column{}}
+			for i := range int64(30) {
+				own.add(minute(r, 610+i, &want), 7, p)
+			}
+			for i := range r.IntN(50) {
+				own.samples = append(own.samples, tablet.RowSample{Row: fmt.Appendf(nil, "row%03d", 4*i), Bytes: 100})
+			}
+			var e wire.Encoder
+			own.append(&e)
+			got := &part{}
+			d := wire.NewDecoder(e.Bytes())
+			if err := got.decode(&d); err != nil {
+				t.Fatal(err)
+			}
+			g.parts = append(g.parts, got)
+		}
+		rows := 1 + r.IntN(api.KeyHeatRowsMax)
+		k := g.result(&api.KeyHeatRequest{Table: "t", Rows: rows})
+		if len(k.Ends) > rows || len(k.Writes) != 60*len(k.Ends) {
+			t.Fatalf("%d ranges of %d", len(k.Ends), rows)
+		}
+		var got heat.Sums
+		for i := range k.Writes {
+			got.Add(heat.Sums{Reads: k.Reads[i], Writes: k.Writes[i], ReadBytes: k.ReadBytes[i], WriteBytes: k.WriteBytes[i]})
+		}
+		for i := range k.Ends[1:] {
+			if !bytes.Equal(k.Ends[i], k.Starts[i+1]) || bytes.Compare(k.Starts[i], k.Ends[i]) >= 0 {
+				t.Errorf("range %d from %q to %q, then from %q", i, k.Starts[i], k.Ends[i], k.Starts[i+1])
+			}
+		}
+		if got != want {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+		k = g.result(&api.KeyHeatRequest{Table: "t", Prefix: []byte("row1")})
+		for i := range k.Ends {
+			if string(k.Starts[i]) < string(heat.Below([]byte("row1"))) || len(k.Ends[i]) == 0 || string(k.Ends[i]) > "row2" {
+				t.Errorf("with a prefix from %q to %q", k.Starts[i], k.Ends[i])
+			}
+		}
+	}
+}
+
+// TestChangeOf: changes of tablets are recognized by their ranges.
+func TestChangeOf(t *testing.T) {
+	before := []tablet.Loaded{{End: []byte("m")}, {Start: []byte("m"), End: []byte("t")}}
+	for _, c := range []struct{ start, end, want string }{
+		{"", "m", ""}, {"", "c", "split"}, {"c", "m", ""}, {"", "t", "merge"}, {"t", "", "load"}, {"m", "n", "split"},
+	} {
+		if got := changeOf(before, &tablet.Loaded{Start: []byte(c.start), End: []byte(c.end)}); got != c.want {
+			t.Errorf("from %q to %q: %q, want %q", c.start, c.end, got, c.want)
+		}
+	}
+}
+
+// TestPeriod: a period has at most so many intervals, of a layer that goes back so far.
+func TestPeriod(t *testing.T) {
+	now := time.UnixMilli(1795254000000)
+	for _, c := range []struct {
+		since    time.Duration
+		until    int64
+		interval int64
+	}{{0, 0, 1}, {4 * time.Hour, 0, 1}, {5 * time.Hour, 0, 15}, {48 * time.Hour, 0, 15}, {14 * 24 * time.Hour, 0, 60}, {time.Hour, now.Add(-50 * time.Hour).UnixMilli(), 60}} {
+		p := periodOf(&api.KeyHeatRequest{Since: c.since, UntilMS: c.until}, now)
+		if p.interval != c.interval || p.check() != nil {
+			t.Errorf("%v until %d: %+v, %v", c.since, c.until, p, p.check())
+		}
+	}
+	if (period{from: 1, to: 1e9, interval: 1}).check() == nil {
+		t.Error("a period of any length")
+	}
+}

@@ -1,0 +1,253 @@
+package keyheat
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/peers"
+	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/tablet"
+)
+
+// DirName is the name of the directory of the files in the first data directory.
+const DirName = "heat"
+
+// Method returns a node's part of the heat of a table.
+const Method = "tablet.heat"
+
+const (
+	// timeout bounds the wait for a node's part.
+	timeout = 5 * time.Second
+	// settling is the time after the start in which loads of tablets are part of the start.
+	settling = 2 * time.Minute
+)
+
+// Config has what the service needs of the node.
+type Config struct {
+	Log     *slog.Logger
+	FS      vfs.FS
+	Dir     string // of the files
+	Name    string // the node's
+	ID      func() string
+	Catalog *namespace.Catalog
+	Peers   *peers.Set
+	Members func() []blobfs.Member
+	// Users and Metadata return the current tablet servers; nil before the first.
+	Users, Metadata func() *tablet.Server
+}
+
+// Service keeps the heat of keys.
+type Service struct {
+	Config
+	started time.Time
+
+	// mu guards the fields in it. Never held across I/O, nor with another lock but those of package heat.
+	mu struct {
+		sync.Mutex
+		store   *store // nil until Run has opened it
+		current *column
+		loaded  map[uint64][]tablet.Loaded
+	}
+}
+
+// New returns the service.
+func New(cfg Config) *Service {
+	s := &Service{Config: cfg, started: time.Now()}
+	s.mu.current = &column{minute: minuteOf(s.started)}
+	of := s.mu.current.of(0)
+	of.events = append(of.events, event{s.started.UnixMilli(), "start", nil})
+	return s
+}
+
+// Register registers the methods of the service.
+func (s *Service) Register(r method.Registrar) {
+	r.Handle(api.MethodKeyHeat, rpc.Spawned, authz.Guard{To: authz.RightOfTable, Right: acl.Read}, s.serve)
+	r.Handle(Method, rpc.Spawned, authz.Guard{}, s.servePart)
+}
+
+func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+
+// Run writes each minute to the files until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	st, err := openStore(s.FS, s.Dir, s.Log)
+	if err != nil {
+		s.Log.Warn("key heat files not opened; only the current minute is kept", "err", err)
+	} else {
+		s.mu.Lock()
+		s.mu.store = st
+		s.mu.Unlock()
+	}
+	for {
+		now := time.Now()
+		if timing.Sleep(ctx, now.Truncate(time.Minute).Add(time.Minute).Sub(now)) != nil {
+			s.write(st)
+			return
+		}
+		s.write(st)
+	}
+}
+
+// write ends the minute and adds it to the files.
+func (s *Service) write(st *store) {
+	ended := s.endMinute(time.Now())
+	if st == nil || len(ended.tables) == 0 {
+		return
+	}
+	if err := st.add(ended); err != nil {
+		s.Log.Warn("key heat not written", "err", err)
+	}
+}
+
+// endMinute takes the counters, and begins a new column. It returns the one that has ended.
+func (s *Service) endMinute(now time.Time) *column {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeLocked(now)
+	ended := s.mu.current
+	s.mu.current = &column{minute: max(minuteOf(now), ended.minute)}
+	return ended
+}
+
+// takeLocked takes the counters of the tablet servers into the current column.
+func (s *Service) takeLocked(now time.Time) {
+	for _, server := range []*tablet.Server{s.Metadata(), s.Users()} {
+		if server != nil {
+			for _, p := range server.TakeHeat() {
+				s.mu.current.add(p)
+			}
+		}
+	}
+	if users := s.Users(); users != nil {
+		s.noteChangesLocked(users.Served().Loaded(), now)
+	}
+	s.mu.current.reduce()
+}
+
+// noteChangesLocked adds the changes of tablets since the last call to the current column.
+func (s *Service) noteChangesLocked(loaded []tablet.Loaded, now time.Time) {
+	was := s.mu.loaded
+	s.mu.loaded = map[uint64][]tablet.Loaded{}
+	for _, l := range loaded {
+		s.mu.loaded[l.Table] = append(s.mu.loaded[l.Table], l)
+		if kind := changeOf(was[l.Table], &l); kind != "" && (kind != "load" || now.Sub(s.started) > settling) {
+			t := s.mu.current.of(l.Table)
+			t.events = append(t.events, event{now.UnixMilli(), kind, l.End[:min(len(l.End), api.SlowRowBytesMax)]})
+		}
+	}
+}
+
+// serve answers key_heat.
+func (s *Service) serve(c *rpc.Call) {
+	var r api.KeyHeatRequest
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, nil), &r.Options) {
+		return
+	}
+	id := metadata.TableID
+	if r.Table != metadata.Name {
+		schema, err := s.Catalog.SchemaOf(c.Context(), r.Table)
+		if err != nil {
+			reply.Fail(c, err)
+			return
+		}
+		id = schema.ID
+	}
+	p := periodOf(&r, time.Now())
+	g := newGrid(p)
+	if err := s.gather(c.Context(), id, p, g); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	c.Reply(g.result(&r).Append)
+}
+
+// gather adds the parts of all nodes to g.
+func (s *Service) gather(ctx context.Context, id uint64, p period, g *grid) error {
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, m := range s.Members() {
+		if !m.Alive && m.ID != s.ID() {
+			g.silent = append(g.silent, m.ID)
+			continue
+		}
+		group.Go(func() {
+			part := &part{}
+			err := s.Peers.Call(within, m.ID, Method, func(e *wire.Encoder) {
+				e.Array(4)
+				e.Uint(id)
+				e.Int(p.from)
+				e.Int(p.to)
+				e.Int(p.interval)
+			}, part.decode)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				s.Log.Debug("key heat of node not received", "node", m.ID, "err", err)
+				g.silent = append(g.silent, m.ID)
+				return
+			}
+			g.parts = append(g.parts, part)
+		})
+	}
+	group.Wait()
+	return ctx.Err()
+}
+
+// servePart answers Method.
+func (s *Service) servePart(c *rpc.Call) {
+	id, p := c.Params.Uint(), period{from: c.Params.Int(), to: c.Params.Int(), interval: c.Params.Int()}
+	err := c.Params.Err()
+	if err == nil {
+		err = p.check()
+	}
+	var own *part
+	if err == nil {
+		own, err = s.part(id, p)
+	}
+	if err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	c.Reply(own.append)
+}
+
+// part returns the node's part of a period.
+func (s *Service) part(id uint64, p period) (*part, error) {
+	own := &part{node: s.Name, columns: map[int64]*column{}}
+	now := time.Now()
+	s.mu.Lock()
+	s.takeLocked(now)
+	st := s.mu.store
+	own.add(s.mu.current, id, p)
+	s.mu.Unlock()
+	if st != nil {
+		if err := st.read(p.layer(), p.from, p.to, func(c *column) { own.add(c, id, p) }, 0, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range own.columns {
+		c.reduce()
+	}
+	server := s.Users()
+	if id == metadata.TableID {
+		server = s.Metadata()
+	}
+	if server != nil {
+		own.samples = server.RowSamples(id, samplesMax)
+	}
+	return own, nil
+}

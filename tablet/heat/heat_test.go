@@ -1,0 +1,239 @@
+package heat
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/steledb/stele/internal/testseed"
+)
+
+// read notes a read of a single row.
+func read(t *Tablet, row []byte, n int64) {
+	var r Reader
+	r.Begin(t)
+	r.Read(row, n)
+	r.End()
+}
+
+// check checks that buckets ascend and are within a tablet (HM3), and returns their sum.
+func check(t *testing.T, buckets []Bucket, start, end string) (sums Sums) {
+	t.Helper()
+	at := start
+	for i, b := range buckets {
+		last := len(b.End) == 0
+		if string(b.Start) < at || !last && string(b.End) <= string(b.Start) || last && i < len(buckets)-1 || end != "" && (last || string(b.End) > end) {
+			t.Fatalf("bucket %d of %d is from %q to %q, after %q, in a tablet from %q to %q", i, len(buckets), b.Start, b.End, at, start, end)
+		}
+		at = string(b.End)
+		sums.Add(b.Sums)
+	}
+	return sums
+}
+
+// TestSum (HM1, HM3): while goroutines note, others take and the tablet is retired, no operation is lost or counted twice.
+func TestSum(t *testing.T) {
+	const workers, notes = 4, 20_000
+	tablet := New(7, []byte("b"), []byte("y"))
+	var retired Retired
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 1))
+			for i := range notes {
+				row := fmt.Appendf(nil, "row%05d", r.IntN(1+i))
+				read(tablet, row, 3)
+				tablet.Write(row, 5)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	var sums Sums
+	add := func(p *Part) {
+		if p != nil && p.Table != 7 {
+			t.Errorf("table %d", p.Table)
+		}
+		if p != nil {
+			sums.Add(check(t, p.Buckets, "b", "y"))
+			if len(p.Buckets) > bucketsMax {
+				t.Errorf("%d buckets", len(p.Buckets))
+			}
+		}
+	}
+	for going := true; going; {
+		select {
+		case <-done:
+			going = false
+		default:
+			add(tablet.Take())
+		}
+	}
+	read(tablet, []byte("c"), 1)
+	retired.Add(tablet)
+	for _, p := range retired.Take() {
+		add(p)
+	}
+	read(tablet, []byte("d"), 1) // by a request that had begun
+	for _, p := range retired.Take() {
+		add(p)
+	}
+	if want := (Sums{workers*notes + 2, workers * notes, 3*workers*notes + 2, 5 * workers * notes}); sums != want {
+		t.Errorf("sum %+v, want %+v", sums, want)
+	}
+	if got := append(retired.Take(), retired.Take()...); len(got) != 0 {
+		t.Errorf("%d parts later", len(got))
+	}
+}
+
+// TestMemory (HM2): whatever the rows are, a tablet takes a bounded part of memory, and few operations are kept exactly.
+func TestMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 1))
+	tablet := New(1, nil, nil)
+	for i := range 200_000 {
+		row := bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 1+r.IntN(200))
+		read(tablet, row, int64(r.IntN(4<<20)))
+		tablet.Write(row, int64(r.IntN(4<<20)))
+	}
+	size := int(unsafe.Sizeof(*tablet))
+	for _, s := range []*side{&tablet.reads, &tablet.writes} {
+		size += cap(s.rows) * int(unsafe.Sizeof(sample{}))
+		for _, x := range s.rows {
+			size += cap(x.row)
+		}
+		if len(s.rows) < 8 {
+			t.Errorf("%d samples", len(s.rows))
+		}
+	}
+	for _, l := range tablet.large {
+		size += int(unsafe.Sizeof(l)) + cap(l.Row)
+	}
+	if size > TabletBytesMax || len(tablet.large) != largeMax {
+		t.Errorf("%d bytes, %d large rows", size, len(tablet.large))
+	}
+	p := tablet.Take()
+	for i := range p.Large[1:] {
+		if p.Large[i].Bytes < p.Large[i+1].Bytes {
+			t.Error("large rows are not in order")
+		}
+	}
+}
+
+// TestHotRow: a row with much of the load has a bucket of its own, and is named.
+func TestHotRow(t *testing.T) {
+	tablet := New(1, nil, nil)
+	for i := range 30_000 {
+		read(tablet, fmt.Appendf(nil, "user%04d", i%1000), 10)
+		if i%2 == 0 {
+			read(tablet, []byte("user0500"), 10)
+		}
+	}
+	p := tablet.Take()
+	check(t, p.Buckets, "", "")
+	at := slices.IndexFunc(p.Buckets, func(b Bucket) bool { return string(b.End) == "user0500" })
+	if at < 0 || p.Buckets[at].Reads < 10_000 || p.Buckets[at].Reads > 20_000 || !bytes.Equal(p.Buckets[at].Start, Below([]byte("user0500"))) {
+		t.Errorf("bucket %d of %+v", at, p.Buckets)
+	}
+	if len(p.Hot) != 1 || string(p.Hot[0].Row) != "user0500" || p.Hot[0].Reads < 10_000 || p.Hot[0].Writes != 0 {
+		t.Errorf("hot: %+v", p.Hot)
+	}
+}
+
+// TestFewOperations: few operations are recorded as they were.
+func TestFewOperations(t *testing.T) {
+	tablet := New(1, nil, nil)
+	for i := range 10 {
+		tablet.Write(fmt.Appendf(nil, "r%d", i), int64(i))
+	}
+	p := tablet.Take()
+	if len(p.Buckets) != 11 {
+		t.Fatalf("%d buckets", len(p.Buckets))
+	}
+	for i, b := range p.Buckets[:10] {
+		if b.Writes != 1 || b.WriteBytes != int64(i) {
+			t.Errorf("bucket %d: %+v", i, b)
+		}
+	}
+	if tablet.Take() != nil || (*Tablet)(nil).Take() != nil {
+		t.Error("taken twice")
+	}
+}
+
+// TestLongRows: rows and bounds that differ only beyond RowMax lose nothing.
+func TestLongRows(t *testing.T) {
+	long := strings.Repeat("x", RowMax)
+	tablet := New(1, []byte(long+"a"), []byte(long+"b"))
+	for range 100 {
+		read(tablet, []byte(long+"aa"), 1)
+	}
+	p := tablet.Take()
+	if got := check(t, p.Buckets, "", ""); got.Reads != 100 {
+		t.Errorf("%+v in %+v", got, p.Buckets)
+	}
+	if got := check(t, Merge(4, p.Buckets, p.Buckets), "", ""); got.Reads != 200 {
+		t.Errorf("merged: %+v", got)
+	}
+}
+
+// TestMerge (HM1, HM3): merged buckets have the same sum, however many are joined, and busy ones stay apart.
+func TestMerge(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 1))
+	for range 300 {
+		var all [][]Bucket
+		var want Sums
+		for range 1 + r.IntN(4) {
+			tablet := New(1, nil, nil)
+			for range r.IntN(500) {
+				read(tablet, fmt.Appendf(nil, "%03d", r.IntN(300)), r.Int64N(1000))
+				tablet.Write(fmt.Appendf(nil, "%03d", r.IntN(10)), 1)
+			}
+			if p := tablet.Take(); p != nil {
+				want.Add(check(t, p.Buckets, "", ""))
+				if r.IntN(2) == 0 {
+					for i := range p.Buckets[:len(p.Buckets)/2] { // a gap
+						want.Reads -= p.Buckets[i].Reads
+						want.Writes -= p.Buckets[i].Writes
+						want.ReadBytes -= p.Buckets[i].ReadBytes
+						want.WriteBytes -= p.Buckets[i].WriteBytes
+					}
+					p.Buckets = p.Buckets[len(p.Buckets)/2:]
+				}
+				all = append(all, p.Buckets)
+			}
+		}
+		most := 1 + r.IntN(40)
+		got := Merge(most, all...)
+		if sums := check(t, got, "", ""); sums != want || len(got) > most {
+			t.Fatalf("%d buckets of at most %d: %+v, want %+v", len(got), most, sums, want)
+		}
+	}
+	quiet, busy := Sums{Reads: 1}, Sums{Reads: 100}
+	got := Merge(3, []Bucket{{nil, []byte("a"), quiet}, {[]byte("a"), []byte("b"), quiet}, {[]byte("b"), []byte("c"), busy}, {[]byte("c"), []byte("d"), quiet}, {[]byte("d"), nil, quiet}})
+	if len(got) != 3 || string(got[1].Start) != "b" || got[1].Reads != 100 {
+		t.Errorf("%+v", got)
+	}
+	hot := MergeHot(2, []Hot{{[]byte("a"), 1, 1}, {[]byte("b"), 5, 0}}, []Hot{{[]byte("a"), 3, 3}, {[]byte("c"), 1, 0}})
+	if len(hot) != 2 || string(hot[0].Row) != "a" || hot[0].Reads != 4 || hot[0].Writes != 4 {
+		t.Errorf("%+v", hot)
+	}
+}
+
+// BenchmarkNote: what an operation on a row costs.
+func BenchmarkNote(b *testing.B) {
+	rows := make([][]byte, 1000)
+	for i := range rows {
+		rows[i] = fmt.Appendf(nil, "user%06d", i)
+	}
+	for name, tablet := range map[string]*Tablet{"with": New(1, nil, nil), "without": nil} {
+		b.Run(name, func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				read(tablet, rows[i%len(rows)], 100)
+			}
+		})
+	}
+}

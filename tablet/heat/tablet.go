@@ -1,0 +1,227 @@
+package heat
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+)
+
+// TabletBytesMax bounds the memory of a Tablet.
+const TabletBytesMax = 24 << 10
+
+const (
+	// RowMax is the number of bytes of a row that are kept. Rows that begin equally are then one.
+	RowMax = 128
+	// sampleMax and sampleBytesMax bound one side's sample: 144 rows, with 4 KiB of keys.
+	sampleMax, sampleBytesMax = 144, 4 << 10
+	// LargeRow is the size in bytes from which a row is named as large: what a tablet server reads or writes at
+	// once, so that a megabyte already delays others.
+	LargeRow = 1 << 20
+	// largeMax is the number of large rows that are kept, the largest ones.
+	largeMax = 4
+)
+
+// Sums are numbers of operations on rows, and their bytes.
+type Sums struct{ Reads, Writes, ReadBytes, WriteBytes int64 }
+
+// Add adds o to s.
+func (s *Sums) Add(o Sums) {
+	s.Reads += o.Reads
+	s.Writes += o.Writes
+	s.ReadBytes += o.ReadBytes
+	s.WriteBytes += o.WriteBytes
+}
+
+// IsZero reports whether nothing was counted.
+func (s Sums) IsZero() bool { return s == Sums{} }
+
+// Ops returns the number of operations.
+func (s Sums) Ops() int64 { return s.Reads + s.Writes }
+
+// Tablet counts the operations on a tablet. A nil Tablet counts nothing. It is safe for concurrent use.
+type Tablet struct {
+	table         uint64
+	start, end    []byte
+	reads, writes side
+
+	// mu guards large. Never held with another lock.
+	mu    sync.Mutex
+	large []Large
+}
+
+// side counts the operations of one kind.
+type side struct {
+	ops, bytes atomic.Int64
+	// mask selects the operations that are sampled, one of mask+1: those with a random number without a bit of it.
+	mask atomic.Uint32
+
+	// mu guards what follows. Never held with another lock.
+	mu       sync.Mutex
+	rows     []sample
+	rowBytes int // of the keys in rows
+}
+
+// sample is a sampled operation.
+type sample struct {
+	row   []byte
+	bytes int64
+}
+
+// Large is a row of LargeRow bytes or more, as it was last read or written.
+type Large struct {
+	Row   []byte
+	Bytes int64
+}
+
+// New returns a counter for a tablet of the table with that id: start < row <= end; empty is no bound.
+func New(table uint64, start, end []byte) *Tablet {
+	return &Tablet{table: table, start: start, end: end}
+}
+
+// Reader counts the rows that one operation reads, in one tablet after another, and adds them to the tablets at their end: a scan costs
+// a tablet no more than a read of a row. The zero value is ready for use, by one goroutine at a time.
+type Reader struct {
+	of          *Tablet
+	rows, bytes int64
+	skip        uint32 // rows until the next one that is sampled
+}
+
+// Begin ends what was begun before, and begins to count for a tablet, which may be nil.
+func (r *Reader) Begin(t *Tablet) {
+	r.End()
+	if r.of = t; t != nil {
+		r.next(t.reads.mask.Load())
+	}
+}
+
+// next draws the number of rows to skip: mask on average.
+func (r *Reader) next(mask uint32) {
+	if r.skip = 0; mask > 0 {
+		r.skip = rand.Uint32N(2*mask + 1)
+	}
+}
+
+// Read notes that a row was read, of which bytes were returned. row is not kept.
+func (r *Reader) Read(row []byte, bytes int64) {
+	if r.of == nil {
+		return
+	}
+	r.rows++
+	r.bytes += bytes
+	if bytes >= LargeRow {
+		r.of.noteLarge(row, bytes)
+	}
+	if r.skip > 0 {
+		r.skip--
+		return
+	}
+	mask := r.of.reads.mask.Load()
+	r.of.reads.keep(row, bytes, mask)
+	r.next(mask)
+}
+
+// End adds the counts to the tablet.
+func (r *Reader) End() {
+	if r.rows > 0 {
+		r.of.reads.ops.Add(r.rows)
+		r.of.reads.bytes.Add(r.bytes)
+	}
+	*r = Reader{}
+}
+
+// Write notes a mutation of a row. row is not kept.
+func (t *Tablet) Write(row []byte, bytes int64) {
+	if t != nil {
+		t.writes.note(row, bytes)
+		if bytes >= LargeRow {
+			t.noteLarge(row, bytes)
+		}
+	}
+}
+
+func (s *side) note(row []byte, bytes int64) {
+	n := s.ops.Add(1)
+	s.bytes.Add(bytes)
+	if mask := s.mask.Load(); mix(uint32(n))&mask == 0 {
+		s.keep(row, bytes, mask)
+	}
+}
+
+// mix scatters the bits of n, so that a sample does not follow a pattern of the operations.
+func mix(n uint32) uint32 {
+	n *= 0x9e3779b1
+	n ^= n >> 15
+	n *= 0x85ebca77
+	return n ^ n>>13
+}
+
+// keep adds an operation, selected by mask, to the sample.
+func (s *side) keep(row []byte, n int64, mask uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mask.Load() != mask { // thinned or taken meanwhile; it is only a sample
+		return
+	}
+	kept := bytes.Clone(row[:min(len(row), RowMax)])
+	if s.rows == nil {
+		s.rows = make([]sample, 0, sampleMax)
+	}
+	s.rows, s.rowBytes = append(s.rows, sample{kept, n}), s.rowBytes+len(kept)
+	for (len(s.rows) >= sampleMax || s.rowBytes > sampleBytesMax) && mask < 1<<30 {
+		mask = mask<<1 | 1
+		s.thin()
+	}
+	s.mask.Store(mask)
+}
+
+// thin drops about half of the sample.
+func (s *side) thin() {
+	left := s.rows[:0]
+	s.rowBytes = 0
+	for _, x := range s.rows {
+		if rand.Uint32()&1 == 0 {
+			left, s.rowBytes = append(left, x), s.rowBytes+len(x.row)
+		}
+	}
+	clear(s.rows[len(left):])
+	s.rows = left
+}
+
+// take returns what was counted since the last take.
+func (s *side) take() (ops, bytes int64, rows []sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ops, bytes, rows = s.ops.Swap(0), s.bytes.Swap(0), s.rows
+	s.rows, s.rowBytes = nil, 0
+	s.mask.Store(0)
+	return ops, bytes, rows
+}
+
+func (t *Tablet) noteLarge(row []byte, n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.large = AddLarge(t.large, largeMax, Large{row[:min(len(row), RowMax)], n})
+}
+
+// AddLarge adds a row to large rows, of which it keeps the most largest, the largest first. It copies the row.
+func AddLarge(all []Large, most int, l Large) []Large {
+	at := len(all)
+	for i := range all {
+		if bytes.Equal(all[i].Row, l.Row) {
+			if l.Bytes <= all[i].Bytes {
+				return all
+			}
+			all = append(all[:i], all[i+1:]...)
+			break
+		}
+	}
+	for at = len(all); at > 0 && all[at-1].Bytes < l.Bytes; at-- {
+	}
+	if at == most {
+		return all
+	}
+	l.Row = bytes.Clone(l.Row)
+	all = append(all[:at], append([]Large{l}, all[at:]...)...)
+	return all[:min(len(all), most)]
+}

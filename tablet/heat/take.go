@@ -1,0 +1,204 @@
+package heat
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+const (
+	// bucketShare is the part of the operations from which a row or a range is a bucket of its own, and
+	// bucketsMax the number of buckets that follows from it.
+	bucketShare, bucketsMax = 1.0 / 15, 32
+	// hotMax is the number of hot rows of a Part. A row is hot that has hotShare of the reads or writes, of
+	// hotSamples at least.
+	hotMax, hotShare, hotSamples = 4, 0.05, 8
+)
+
+// Bucket has the operations on a range of rows: Start < row <= End; an empty End is no bound.
+type Bucket struct {
+	Start, End []byte
+	Sums
+}
+
+// Hot is a row that has much of the operations. Its numbers are estimates.
+type Hot struct {
+	Row           []byte
+	Reads, Writes int64
+}
+
+// Part is what was counted for ranges of a table.
+type Part struct {
+	Table   uint64
+	Buckets []Bucket
+	Hot     []Hot
+	Large   []Large
+}
+
+// point is a sampled row with its part of the samples.
+type point struct {
+	row           []byte
+	reads, writes int64 // samples
+	readB, writeB int64 // their bytes
+	weight        float64
+}
+
+// Take returns what was noted since the last call, and resets the counters. It returns nil if that is nothing.
+func (t *Tablet) Take() *Part {
+	if t == nil {
+		return nil
+	}
+	var sums Sums
+	var reads, writes []sample
+	sums.Reads, sums.ReadBytes, reads = t.reads.take()
+	sums.Writes, sums.WriteBytes, writes = t.writes.take()
+	if sums.IsZero() {
+		return nil
+	}
+	t.mu.Lock()
+	p := &Part{Table: t.table, Large: t.large}
+	t.large = nil
+	t.mu.Unlock()
+	points := pointsOf(reads, writes)
+	p.Buckets = t.cut(points)
+	share(p.Buckets, points, sums)
+	p.Hot = hotOf(points, sums, int64(len(reads)), int64(len(writes)))
+	return p
+}
+
+// pointsOf returns the sampled rows in order. The weight of all is 1 for each side that has any.
+func pointsOf(reads, writes []sample) []point {
+	all := make([]point, 0, len(reads)+len(writes))
+	for _, s := range reads {
+		all = append(all, point{row: s.row, reads: 1, readB: s.bytes, weight: 1 / float64(len(reads))})
+	}
+	for _, s := range writes {
+		all = append(all, point{row: s.row, writes: 1, writeB: s.bytes, weight: 1 / float64(len(writes))})
+	}
+	slices.SortFunc(all, func(a, b point) int { return bytes.Compare(a.row, b.row) })
+	n := 0
+	for i := range all {
+		if n > 0 && bytes.Equal(all[n-1].row, all[i].row) {
+			p := &all[n-1]
+			p.reads, p.writes, p.weight = p.reads+all[i].reads, p.writes+all[i].writes, p.weight+all[i].weight
+			p.readB, p.writeB = p.readB+all[i].readB, p.writeB+all[i].writeB
+			continue
+		}
+		all[n] = all[i]
+		n++
+	}
+	return all[:n]
+}
+
+// cut divides the tablet at rows, so that each bucket has about bucketShare of the weight. A row with more has a bucket of
+// its own.
+func (t *Tablet) cut(points []point) []Bucket {
+	total := 0.0
+	for i := range points {
+		total += points[i].weight
+	}
+	all, weight, from := []Bucket(nil), 0.0, clip(t.start)
+	end := func(at []byte) {
+		if bytes.Compare(at, from) > 0 && (len(t.end) == 0 || bytes.Compare(at, clip(t.end)) < 0) && len(all) < bucketsMax-1 {
+			all, from, weight = append(all, Bucket{Start: from, End: at}), at, 0
+		}
+	}
+	for i := range points {
+		p := &points[i]
+		heavy := p.weight >= total*bucketShare
+		if heavy && weight > 0 {
+			end(Below(p.row))
+		}
+		if weight += p.weight; heavy || weight >= total*bucketShare {
+			end(p.row)
+		}
+	}
+	last := clip(t.end)
+	if len(last) > 0 && bytes.Compare(last, from) <= 0 { // its bounds differ only beyond RowMax
+		last = append(bytes.Clone(from), 0)
+	}
+	return append(all, Bucket{Start: from, End: last})
+}
+
+// Below returns a row that is below row, and above all rows below it that occur in practice.
+func Below(row []byte) []byte {
+	n := len(row)
+	switch {
+	case n == 0:
+		return nil
+	case row[n-1] == 0:
+		return bytes.Clone(row[:n-1])
+	}
+	b := append(bytes.Clone(row), 0xff, 0xff)
+	b[n-1]--
+	return b
+}
+
+// clip returns the start of a row of which RowMax bytes are kept.
+func clip(row []byte) []byte { return row[:min(len(row), RowMax)] }
+
+// share divides sums among the buckets, in the proportion of the samples in each. The sum of the buckets is sums (HM1).
+func share(all []Bucket, points []point, sums Sums) {
+	parts := make([]point, len(all))
+	for i := range points {
+		p := &points[i]
+		at, _ := slices.BinarySearchFunc(all[:len(all)-1], p.row, func(b Bucket, row []byte) int { return bytes.Compare(b.End, row) })
+		parts[at].reads += p.reads
+		parts[at].writes += p.writes
+		parts[at].readB += p.readB
+		parts[at].writeB += p.writeB
+	}
+	divide(parts, sums.Reads, func(p *point) int64 { return p.reads }, func(i int, n int64) { all[i].Reads = n })
+	divide(parts, sums.Writes, func(p *point) int64 { return p.writes }, func(i int, n int64) { all[i].Writes = n })
+	divide(parts, sums.ReadBytes, func(p *point) int64 { return p.readB }, func(i int, n int64) { all[i].ReadBytes = n })
+	divide(parts, sums.WriteBytes, func(p *point) int64 { return p.writeB }, func(i int, n int64) { all[i].WriteBytes = n })
+}
+
+// divide calls set with each part's share of sum. Without any weight, the last one has it all.
+func divide(parts []point, sum int64, weight func(*point) int64, set func(i int, n int64)) {
+	total, before, given := 0.0, 0.0, int64(0)
+	for i := range parts {
+		total += float64(weight(&parts[i]))
+	}
+	for i := range parts {
+		upTo := int64(0)
+		if before += float64(weight(&parts[i])); before > 0 {
+			upTo = int64(float64(sum) * (before / total))
+		}
+		if i == len(parts)-1 {
+			upTo = sum
+		}
+		upTo = min(max(upTo, given), sum)
+		set(i, upTo-given)
+		given = upTo
+	}
+}
+
+// hotOf returns the rows with most of the samples of a side.
+func hotOf(points []point, sums Sums, reads, writes int64) []Hot {
+	var all []Hot
+	for i := range points {
+		p := &points[i]
+		if len(p.row) < RowMax && (isHot(p.reads, reads) || isHot(p.writes, writes)) {
+			all = append(all, Hot{p.row, part(sums.Reads, p.reads, reads), part(sums.Writes, p.writes, writes)})
+		}
+	}
+	return hottest(all, hotMax)
+}
+
+func isHot(n, of int64) bool { return n >= hotSamples && float64(n) >= hotShare*float64(of) }
+
+// part returns n of of samples as a part of sum.
+func part(sum, n, of int64) int64 {
+	if of == 0 {
+		return 0
+	}
+	return int64(float64(sum) * float64(n) / float64(of))
+}
+
+func hottest(all []Hot, most int) []Hot {
+	slices.SortFunc(all, func(a, b Hot) int {
+		return cmp.Or(cmp.Compare(b.Reads+b.Writes, a.Reads+a.Writes), bytes.Compare(a.Row, b.Row))
+	})
+	return all[:min(len(all), most)]
+}
