@@ -540,6 +540,7 @@ func (e *env) damaged(what, name string) {
 		e.t.Fatalf("an import that failed leaves %d staged blobs", len(e.c.staged))
 	}
 	before := e.objects()
+	_, err = d.Find("b1")
 	if _, deleteErr := d.Delete("b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
 		e.t.Fatalf("with %s %s a deletion ends with %v", what, name, deleteErr)
 	}
