@@ -150,7 +150,7 @@ func (e *env) dir() *Dir {
 func (e *env) copy(b *client.Backup) error {
 	d, err := Create(e.fs, "/nfs/backups", e.key)
 	if err == nil {
-		_, err = d.Copy(e.t.Context(), e.c, b, &Progress{})
+		_, err = d.Copy(e.t.Context(), e.c, b, nil, &Progress{})
 	}
 	return err
 }
@@ -243,7 +243,7 @@ func TestLimit(t *testing.T) {
 			began = time.Now()
 		}
 		d.Limit(1 << 20)
-		_, err := d.Copy(t.Context(), e.c, b, &Progress{})
+		_, err := d.Copy(t.Context(), e.c, b, nil, &Progress{})
 		lasted("the copy", err)
 		d.Limit(1 << 20)
 		lasted("the verification", d.Verify(t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { t.Error(err) }))
@@ -306,7 +306,7 @@ func (e *env) interrupt(b *client.Backup) {
 			runtime.Gosched()
 		}
 	}}
-	if _, err := d.Copy(e.t.Context(), last, b, &Progress{}); err == nil {
+	if _, err := d.Copy(e.t.Context(), last, b, nil, &Progress{}); err == nil {
 		e.t.Fatal("a file that ends early is copied")
 	}
 }
@@ -437,7 +437,7 @@ func TestBusy(t *testing.T) {
 			t.Errorf("another copy meanwhile: %v", err)
 		}
 	}}
-	if _, err := d.Copy(t.Context(), refused, b, &Progress{}); err != nil {
+	if _, err := d.Copy(t.Context(), refused, b, nil, &Progress{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.check(); !slices.Equal(got, []string{"b0", "b1"}) {
@@ -540,6 +540,7 @@ func (e *env) damaged(what, name string) {
 		e.t.Fatalf("an import that failed leaves %d staged blobs", len(e.c.staged))
 	}
 	before := e.objects()
+	_, err = d.Find("b1")
 	if _, deleteErr := d.Delete("b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
 		e.t.Fatalf("with %s %s a deletion ends with %v", what, name, deleteErr)
 	}

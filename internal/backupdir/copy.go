@@ -52,11 +52,11 @@ type copying struct {
 	p     *Progress
 }
 
-// Copy copies a backup of a cluster, which is made, and returns it as it is listed. It continues an interrupted copy, and completes a
+// Copy copies a backup of a cluster, which is made, with its access if that is not nil, and returns it as it is listed. It continues an interrupted copy, and completes a
 // listed backup whose objects are missing. Errors: *BusyError, *KeyError if the
 // directory has backups by another key, the source's, the file system's, ctx's. After an error the copy can be
 // continued.
-func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, p *Progress) (*Backup, error) {
+func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, access *Access, p *Progress) (*Backup, error) {
 	if !validID(from.ID) {
 		return nil, fmt.Errorf("the id %.80q of the backup cannot be the name of a file", from.ID)
 	}
@@ -76,7 +76,10 @@ func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, p *Prog
 		return nil, err
 	}
 	defer c.done.close()
-	b := &Backup{ID: from.ID, Created: time.UnixMilli(from.CreatedMS).UTC(), Tables: from.Tables, Tablets: from.Tablets, Bytes: from.Bytes}
+	b := &Backup{ID: from.ID, Created: time.UnixMilli(from.CreatedMS).UTC(), Tables: from.Tables, Tablets: from.Tablets, Bytes: from.Bytes, Access: access}
+	if old, err := d.Find(from.ID); err == nil && old.Access != nil { // it is of that time
+		b.Access = old.Access
+	}
 	if b.Files, err = c.files(ctx); err != nil {
 		return nil, err
 	}

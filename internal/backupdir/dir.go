@@ -60,16 +60,20 @@ func Create(fsys vfs.FS, path string, key *Key) (*Dir, error) {
 // Limit bounds what later calls of Copy, Verify and Import read, in bytes a second; 0 means no bound. It must not be called during one.
 func (d *Dir) Limit(bytesPerSecond int64) {
 	if d.limit = nil; bytesPerSecond > 0 {
-		d.limit = rate.NewLimiter(rate.Limit(bytesPerSecond), pieceBytes)
+		d.limit = rate.NewLimiter(rate.Limit(bytesPerSecond), int(min(bytesPerSecond, pieceBytes)))
 	}
 }
 
-// pace waits until n bytes, at most pieceBytes, may be read. The error is ctx's.
+// pace waits until n bytes may be read. The error is ctx's.
 func (d *Dir) pace(ctx context.Context, n int) error {
-	if d.limit == nil {
-		return ctx.Err()
+	for d.limit != nil && n > 0 {
+		step := min(n, d.limit.Burst())
+		if err := d.limit.WaitN(ctx, step); err != nil {
+			return err
+		}
+		n -= step
 	}
-	return d.limit.WaitN(ctx, min(n, pieceBytes))
+	return ctx.Err()
 }
 
 func (d *Dir) name(parts ...string) string {

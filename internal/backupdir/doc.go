@@ -17,7 +17,7 @@
 //	{"format":1,"sha256":"HASH OF backup","backup":{"id":"ID","created":"TIME","copied":"TIME","tables":["NAME"],"tablets":1,"bytes":4,
 //	"files":[{"id":"32 DIGITS","bytes":4,"check":"8 DIGITS","sha256":"64 DIGITS"}]}}
 //
-// in one line. The outer sha256 is that of the bytes of the value of "backup". The first file is the manifest. Digits are hexadecimal, in
+// in one line. "access" may follow "files": users without credentials, grants, owners and quotas, when the backup was copied (type Access). The outer sha256 is that of the bytes of the value of "backup". The first file is the manifest. Digits are hexadecimal, in
 // lower case; times have the form of RFC 3339. Readers skip fields that they do not know. A change that they must not skip gets another
 // format number, which they reject.
 //

@@ -25,6 +25,7 @@ type Backup struct {
 	Tablets int64     `json:"tablets"`
 	Bytes   int64     `json:"bytes"` // of the tablets' files
 	Files   []File    `json:"files"` // the manifest first
+	Access  *Access   `json:"access,omitempty"`
 }
 
 // envelope is ID.json.

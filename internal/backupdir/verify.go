@@ -6,13 +6,17 @@ import (
 	"io"
 )
 
-// Verify reads each byte of backups. Each object is read once, whichever backups have it. It calls bad for each damaged or missing file.
-// The error is ErrNoBackup, *CorruptError or *FormatError of a backup itself, the file system's, or ctx's.
+// Verify reads each byte of backups. Each object is read once, whichever backups have it. It calls bad for each damaged or missing file, also
+// for a damaged ID.json. Errors: ErrNoBackup, *FormatError, *KeyError, the file system's, ctx's.
 func (d *Dir) Verify(ctx context.Context, ids []string, p *Progress, bad func(id string, err *CorruptError)) error {
-	verified := map[string]error{}
 	var all []*Backup
 	for _, id := range ids {
 		b, err := d.Find(id)
+		var corrupt *CorruptError
+		if errors.As(err, &corrupt) {
+			bad(id, corrupt)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -21,6 +25,12 @@ func (d *Dir) Verify(ctx context.Context, ids []string, p *Progress, bad func(id
 		}
 		all = append(all, b)
 	}
+	return d.verifyObjects(ctx, all, p, bad)
+}
+
+// verifyObjects verifies the objects of backups.
+func (d *Dir) verifyObjects(ctx context.Context, all []*Backup, p *Progress, bad func(id string, err *CorruptError)) error {
+	verified := map[string]error{}
 	for _, b := range all {
 		for i := range b.Files {
 			x := &b.Files[i]

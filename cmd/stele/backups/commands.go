@@ -34,7 +34,7 @@ from there, also into another cluster.`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(createCommand(a), copyCommand(a), listCommand(a), describeCommand(a), verifyCommand(a), restoreCommand(a), deleteCommand(a))
+	cmd.AddCommand(createCommand(a), copyCommand(a), listCommand(a), describeCommand(a), verifyCommand(a), restoreCommand(a), accessCommand(a), deleteCommand(a))
 	return []*cobra.Command{cmd}
 }
 

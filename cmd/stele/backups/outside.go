@@ -20,6 +20,9 @@ The directory may have backups of other times and of other clusters. Files that 
 earlier backup in it has are not copied again. A directory that does not exist is
 created, but not its parent.
 
+The copy also has the rights, owners and quotas of its tables, and with all tables those
+of the cluster: see "stele backup restore-access".
+
 The backup is listed in the directory when it is whole and durable. If the command is
 interrupted, run it again: it continues.
 
@@ -105,8 +108,12 @@ func (o *outside) apply(d *backupdir.Dir) error {
 
 // copyOut copies a backup to a directory, which create returned, and prints it.
 func copyOut(ctx context.Context, a *cli.App, c *client.Client, b *client.Backup, d *backupdir.Dir, to string) error {
+	access, err := backupdir.ReadAccess(ctx, c, b.Tables)
+	if err != nil {
+		return fmt.Errorf("read users, rights and quotas: %w", err)
+	}
 	p, stop := showMoves(a, "copying "+b.ID)
-	x, err := d.Copy(ctx, c.Backups(), b, p)
+	x, err := d.Copy(ctx, c.Backups(), b, access, p)
 	took := stop()
 	if err != nil {
 		if err = explain(err, to); cli.FaultOf(err).Hint == "" {
