@@ -103,6 +103,7 @@ func (c *Console) route() {
 		"/tables":                      tablesPage,
 		"/tables/{table}":              tablePage,
 		"/tables/{table}/row":          rowsPage,
+		"/tables/{table}/keys":         keysPage,
 		"/tables/{table}/tablets/{id}": tabletPage,
 		"/requests":                    requestsPage,
 		"/backups":                     backupsPage,

@@ -91,7 +91,7 @@ func pointsOf(reads, writes []sample) []point {
 }
 
 // cut divides the tablet at rows, so that each bucket has about bucketShare of the weight. A row with more has a bucket of
-// its own.
+// its own, and so has each of a few rows.
 func (t *Tablet) cut(points []point) []Bucket {
 	total := 0.0
 	for i := range points {
@@ -103,9 +103,10 @@ func (t *Tablet) cut(points []point) []Bucket {
 			all, from, weight = append(all, Bucket{Start: from, End: at}), at, 0
 		}
 	}
+	few := len(points) < bucketsMax/2 // each row takes two buckets at most
 	for i := range points {
 		p := &points[i]
-		heavy := p.weight >= total*bucketShare
+		heavy := few || p.weight >= total*bucketShare
 		if heavy && weight > 0 {
 			end(Below(p.row))
 		}
