@@ -105,6 +105,7 @@ func (c *Console) route() {
 		"/tables/{table}/row":          rowsPage,
 		"/tables/{table}/tablets/{id}": tabletPage,
 		"/requests":                    requestsPage,
+		"/traces/{id}":                 tracePage,
 		"/backups":                     backupsPage,
 		"/audit":                       auditPage,
 		"/users":                       usersPage,
