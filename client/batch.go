@@ -119,7 +119,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) 
 	calls := &b.table.client.calls
 	row := func(i int) []byte { return b.ms[i].rm.Row }
 	req := api.MutateRowsRequest{Table: b.table.name}
-	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, dest: g.to, change: true}
+	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, traceID: &req.TraceID, dest: g.to, change: true}
 	k.encode = func(e *wire.Encoder) {
 		req.AppendEach(e, len(g.items), func(at int) *table.RowMutation { return &b.ms[g.items[at]].rm })
 	}

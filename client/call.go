@@ -15,13 +15,14 @@ import (
 
 // call is a method call, which may take several attempts.
 type call struct {
-	method string
-	table  string // determines the destination, with row
-	row    []byte
-	id     *uint64     // set in the request by each attempt; nil: the request has no table id
-	onlyID uint64      // the only table id that is accepted; 0: that of any table with the name
-	dest   destination // if set, the only destination, instead of table and row
-	sentTo destination // destination of the last attempt
+	method  string
+	table   string // determines the destination, with row
+	row     []byte
+	id      *uint64     // set in the request by each attempt; nil: the request has no table id
+	traceID *[]byte     // api.Options.TraceID, set by do for calls that are traced
+	onlyID  uint64      // the only table id that is accepted; 0: that of any table with the name
+	dest    destination // if set, the only destination, instead of table and row
+	sentTo  destination // destination of the last attempt
 	// misrouted is set if the call failed because it was misrouted and dest fixes the destination.
 	// The caller may make it again elsewhere.
 	misrouted decision
@@ -51,7 +52,11 @@ func (c *caller) query(ctx context.Context, method string, names []string, decod
 
 // do makes a call and retries it where that is allowed. Errors: those of the node as Go errors,
 // *UnreachableError, *AmbiguousError, ErrClosed, ctx's.
-func (c *caller) do(ctx context.Context, k *call) error {
+func (c *caller) do(ctx context.Context, k *call) (err error) {
+	if k.traceID != nil {
+		end := k.begin(ctx)
+		defer func() { end(err) }()
+	}
 	a := c.attempt(ctx, k)
 	if a.err == nil {
 		c.budget.credit()

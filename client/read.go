@@ -48,7 +48,7 @@ const internedMax = 256
 
 var getCalls = sync.Pool{New: func() any {
 	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(internedMax)}
-	k.call.encode, k.call.id = k.req.Append, &k.req.TableID
+	k.call.encode, k.call.id, k.call.traceID = k.req.Append, &k.req.TableID, &k.req.TraceID
 	k.call.decode = func(d *wire.Decoder) (err error) {
 		k.row, err = decodeRow(d, k.names)
 		return err
@@ -180,7 +180,7 @@ func (b *reads) send(ctx context.Context, r *router, g *group) decision {
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
 	}
-	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, dest: g.to, safe: true, keep: true, encode: req.Append}
+	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, traceID: &req.TraceID, dest: g.to, safe: true, keep: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
 	err := b.table.client.calls.do(ctx, &k)
 	var limit *table.LimitError

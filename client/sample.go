@@ -17,7 +17,7 @@ func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err err
 	req := api.SampleRowKeysRequest{Table: t.name}
 	before := int64(0) // bytes before start
 	for {
-		k := call{method: api.MethodSampleRowKeys, table: t.name, row: req.Start, id: &req.TableID, onlyID: req.TableID, safe: true, encode: req.Append}
+		k := call{method: api.MethodSampleRowKeys, table: t.name, row: req.Start, id: &req.TableID, traceID: &req.TraceID, onlyID: req.TableID, safe: true, encode: req.Append}
 		var part []RowSample
 		k.decode = func(d *wire.Decoder) (err error) {
 			part, err = api.DecodeSamples(d)

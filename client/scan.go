@@ -299,7 +299,7 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 	if f.opts.reversed {
 		row = api.LastRow(f.end)
 	}
-	k := call{method: api.MethodScanOpen, table: f.table.name, row: row, id: &req.TableID, onlyID: f.id, safe: true}
+	k := call{method: api.MethodScanOpen, table: f.table.name, row: row, id: &req.TableID, traceID: &req.TraceID, onlyID: f.id, safe: true}
 	k.encode = func(e *wire.Encoder) {
 		req.Parts = k.sentTo.loc != nil // otherwise the node may not know the option
 		req.Append(e)
@@ -314,7 +314,7 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	k := call{method: api.MethodScanNext, dest: f.at, encode: req.Append, safe: planted.On(planted.ScanNextAgain)}
+	k := call{method: api.MethodScanNext, dest: f.at, traceID: &req.TraceID, encode: req.Append, safe: planted.On(planted.ScanNextAgain)}
 	err := f.do(ctx, &k, b)
 	f.misrouted = k.misrouted.relocate
 	return err

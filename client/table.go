@@ -100,7 +100,7 @@ type applyCall struct {
 
 var applyCalls = sync.Pool{New: func() any {
 	k := &applyCall{call: call{method: api.MethodMutate, change: true}}
-	k.call.encode, k.call.id = k.req.Append, &k.req.TableID
+	k.call.encode, k.call.id, k.call.traceID = k.req.Append, &k.req.TableID, &k.req.TraceID
 	k.call.decode = func(d *wire.Decoder) error {
 		k.timestamp = api.DecodeTimestamp(d)
 		return nil
@@ -140,7 +140,7 @@ func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.
 }
 
 func (t *Table) checkAndMutate(ctx context.Context, req *api.CheckAndMutateRequest) (matched bool, err error) {
-	k := call{method: api.MethodCheckAndMutate, table: t.name, row: req.Row, id: &req.TableID, change: true, encode: req.Append}
+	k := call{method: api.MethodCheckAndMutate, table: t.name, row: req.Row, id: &req.TableID, traceID: &req.TraceID, change: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error {
 		matched = d.Bool()
 		return nil
@@ -189,7 +189,7 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 		}
 	}
 	var result *table.Row
-	k := call{method: api.MethodReadModifyWrite, table: t.name, row: req.Row, id: &req.TableID, change: true, keep: true, encode: req.Append}
+	k := call{method: api.MethodReadModifyWrite, table: t.name, row: req.Row, id: &req.TableID, traceID: &req.TraceID, change: true, keep: true, encode: req.Append}
 	k.safe = planted.On(planted.IncrementAgain)
 	k.decode = func(d *wire.Decoder) (err error) {
 		result, err = decodeRow(d, nil)

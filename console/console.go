@@ -106,6 +106,7 @@ func (c *Console) route() {
 		"/tables/{table}/keys":         keysPage,
 		"/tables/{table}/tablets/{id}": tabletPage,
 		"/requests":                    requestsPage,
+		"/traces/{id}":                 tracePage,
 		"/backups":                     backupsPage,
 		"/audit":                       auditPage,
 		"/users":                       usersPage,

@@ -1,9 +1,16 @@
 package node_test
 
 import (
+	"context"
+	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -63,5 +70,71 @@ func TestTraces(t *testing.T) {
 	}
 	if _, err := c.Nodes().Traces(ctx, f.nodes[0].RPCAddr(), "x"); err == nil {
 		t.Error("an id that is none is accepted")
+	}
+}
+
+// TestClientTraces: calls of the Go client belong to the trace of their context. If its span is recorded, each has a span of its own below it,
+// which is the parent of the nodes' spans.
+func TestClientTraces(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureTestCluster(t, 1)
+	f.startAll()
+	ctx := within(t, 120*time.Second)
+	c := f.client(0)
+	if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	tab, exported := c.Table("t"), tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exported))
+	parent := trace.Context{ID: trace.NewID(), Span: trace.NewSpanID(), Sampled: true}
+	remote, ok := client.WithTraceparent(ctx, parent.String())
+	if !ok {
+		t.Fatal("a traceparent is rejected")
+	}
+	recorded, span := provider.Tracer("test").Start(remote, "test")
+	for _, ctx := range []context.Context{ctx, remote, recorded} {
+		m := client.NewRowMutation("r").Set("f:q", nil)
+		if err := errors.Join(tab.Apply(ctx, m), tab.ApplyAll(ctx, []*client.RowMutation{m, m})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tab.Get(ctx, "r"); err != nil {
+			t.Fatal(err)
+		}
+		s := tab.Scan(ctx)
+		for s.Next() {
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	span.End()
+	parents := map[string]string{} // names of clients' spans by their ids
+	for _, s := range exported.GetSpans() {
+		if s.SpanContext.TraceID() != oteltrace.TraceID(parent.ID) {
+			t.Errorf("%s has another trace", s.Name)
+		}
+		parents[s.SpanContext.SpanID().String()] = s.Name
+	}
+	spans, _, err := tracetree.Gather(ctx, c, parent.ID.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, s := range spans {
+		if s.Parent == parent.Span.String() {
+			got["remote "+s.Method]++
+		} else {
+			got[parents[s.Parent]+" "+s.Method]++
+		}
+	}
+	want := map[string]int{}
+	for _, m := range []string{"mutate", "mutate_rows", "read", "scan_open"} {
+		want["remote "+m], want["stele "+m+" "+m] = 1, 1
+	}
+	if !maps.Equal(got, want) || len(parents) != 5 {
+		t.Errorf("%v, want %v; spans of the client: %v", got, want, parents)
+	}
+	if _, ok := client.WithTraceparent(ctx, "x"); ok {
+		t.Error("other text is accepted")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/errcode"
 )
@@ -80,9 +81,17 @@ func (m *memory) admit(srv any, stream grpc.ServerStream, _ *grpc.StreamServerIn
 		}
 	}
 	k := &call{ServerStream: stream}
-	k.ctx = context.WithValue(stream.Context(), callKey{}, k)
+	k.ctx = traced(context.WithValue(stream.Context(), callKey{}, k))
 	defer k.end()
 	return handler(srv, k)
+}
+
+// traced returns a context in which what a call does belongs to the trace in its header traceparent, if it has one.
+func traced(ctx context.Context) context.Context {
+	if headers := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(headers) == 1 {
+		ctx, _ = client.WithTraceparent(ctx, headers[0])
+	}
+	return ctx
 }
 
 // call is a call that has been admitted.

@@ -46,10 +46,23 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for path, status := range map[string]int{
-		"/nope": 404, "/tables/none": 404, "/nodes/none": 404, "/tables/web/row?versions=x": 400, "/tables/web/row?as=x": 400, `/tables/web/row?key=\q`: 400, "/assets/": 404, "/assets/none.js": 404,
+		"/traces/x": 404, "/traces/" + traceID: 404, "/nope": 404, "/tables/none": 404, "/nodes/none": 404, "/tables/web/row?versions=x": 400, "/tables/web/row?as=x": 400, `/tables/web/row?key=\q`: 400, "/assets/": 404, "/assets/none.js": 404,
 	} {
 		v.get(path).want(t, status)
 	}
+}
+
+const traceID = "0af7651916cd43dd8448eb211c80319c"
+
+// TestTracePage: the page of a trace has its requests, below those that caused them, with what they did.
+func TestTracePage(t *testing.T) {
+	c := startOpen(t)
+	c.create("web", "com.example")
+	ctx, _ := client.WithTraceparent(t.Context(), "00-"+traceID+"-b7ad6b7169203331-01")
+	if err := c.admin.Table("web").Apply(ctx, client.NewRowMutation("<b>row").Set("f:q", nil)); err != nil {
+		t.Fatal(err)
+	}
+	c.visitor(nil).get("/traces/"+traceID).want(t, http.StatusOK, "mutate", `<a href="/tables/web">`, "&lt;b&gt;row", "requested", "log replicas", "b7ad6b7169203331", "rows", "!<b>row")
 }
 
 // TestHostileRows: row keys, columns and values are text, whatever they have in them.

@@ -78,7 +78,7 @@ func TestSignIn(t *testing.T) {
 
 	r := c.visitor(nil)
 	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
-	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/requests": http.StatusForbidden, "/backups": http.StatusForbidden} {
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
 		r.get(path).want(t, status, "!"+secret)
 	}
 	r.post("/nodes/"+c.node.ID()+"/drain", nil).want(t, http.StatusForbidden)
