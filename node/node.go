@@ -299,6 +299,7 @@ func (n *Node) openEncryption(ctx context.Context) (err error) {
 // openData opens the block store and the tablet server.
 func (n *Node) openData(ctx context.Context) (err error) {
 	n.life.enter("the block store")
+	n.background.Go(func() { n.keyHeat.Run(n.ctx, n.masterKeys) })
 	if err := n.blockStore.Open(ctx, n.masterKeys); err != nil {
 		return fmt.Errorf("open the block store: %w", err)
 	}

@@ -47,7 +47,6 @@ func (n *Node) serve(listener net.Listener) error {
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
 	n.background.Go(func() { n.activity.Run(n.ctx) })
-	n.background.Go(func() { n.keyHeat.Run(n.ctx) })
 	addConsole(n)
 	if err := n.monitor.Serve(); err != nil {
 		return err

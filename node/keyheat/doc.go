@@ -17,6 +17,8 @@
 //	4100     4  CRC-32C of the body
 //	4104        body: a MessagePack array; see column
 //
+// If the block store is encrypted, so are these files, with a key that follows from the master key; with another one they begin anew.
+//
 // Nothing is synced: a crash loses minutes, not rows. A damaged record ends its file, with a line in the log, and later records replace it.
 //
 // Goroutines: Run, started by the node, ends with its context. Requests read the files under the store's lock, which no request for rows takes.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
@@ -155,6 +156,27 @@ func TestDamage(t *testing.T) {
 		}
 		if got := sumOf(t, open(t, fs, nil), period{0, 60, 1}); got != want {
 			t.Fatalf("%+v, want %+v: %d minutes kept", got, want, kept+1)
+		}
+	}
+}
+
+// TestEncryption: with a master key no row is in a file, and files of another key are replaced.
+func TestEncryption(t *testing.T) {
+	fs, r, sums := vfs.NewMem(vfs.MemOptions{}), rand.New(rand.NewPCG(testseed.New(t), 1)), heat.Sums{}
+	steps := []struct {
+		keys []blobfs.MasterKey
+		last int64 // minute that the files have
+	}{{[]blobfs.MasterKey{{1}}, -1}, {[]blobfs.MasterKey{{1}}, 0}, {[]blobfs.MasterKey{{2}}, -1}, {[]blobfs.MasterKey{{3}, {2}}, 2}}
+	for i, step := range steps {
+		s := open(t, encrypted(fs, step.keys), nil)
+		if s.layers[0].last != step.last {
+			t.Errorf("start %d: the last minute is %d, want %d", i, s.layers[0].last, step.last)
+		}
+		if err := s.add(minute(r, int64(i), &sums)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := vfs.ReadFile(fs, "heat/minutes.0"); err != nil || bytes.Contains(b, []byte("row")) {
+			t.Errorf("start %d: a row is in the file: %v", i, err)
 		}
 	}
 }

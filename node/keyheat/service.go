@@ -80,9 +80,9 @@ func (s *Service) Register(r method.Registrar) {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// Run writes each minute to the files until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	st, err := openStore(s.FS, s.Dir, s.Log)
+// Run writes each minute to the files until ctx ends. They are encrypted if there are master keys.
+func (s *Service) Run(ctx context.Context, keys []blobfs.MasterKey) {
+	st, err := openStore(encrypted(s.FS, keys), s.Dir, s.Log)
 	if err != nil {
 		s.Log.Warn("key heat files not opened; only the current minute is kept", "err", err)
 	} else {

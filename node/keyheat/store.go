@@ -2,6 +2,8 @@ package keyheat
 
 import (
 	"bytes"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire"
@@ -60,6 +63,23 @@ func openStore(fsys vfs.FS, dir string, log *slog.Logger) (*store, error) {
 	return s, nil
 }
 
+// encrypted returns a file system that encrypts files with keys that follow from the master keys of the block store. Without any it is fsys.
+func encrypted(fsys vfs.FS, masters []blobfs.MasterKey) vfs.FS {
+	if len(masters) == 0 {
+		return fsys
+	}
+	var keys []vfs.DataKey
+	for _, m := range masters {
+		secret, err := hkdf.Key(sha256.New, m[:], nil, "stele key heat 1", vfs.DataKeyBytes)
+		if err != nil {
+			panic("BUG: " + err.Error()) // the length is constant
+		}
+		id := m.ID()
+		keys = append(keys, vfs.DataKey{Number: binary.BigEndian.Uint32(id[:]) | 1, Secret: [vfs.DataKeyBytes]byte(secret)})
+	}
+	return vfs.NewCrypt(fsys, keys, func(string) bool { return true })
+}
+
 func (s *store) file(l *layer, n int) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%s.%d", l.name, n))
 }
@@ -79,15 +99,11 @@ func (s *store) openLayer(l *layer) error {
 			return err
 		}
 	}
-	size, _, err := s.fs.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && size == max(l.size, headerSize) {
+	if l.size == 0 { // no record is readable, for example because the node has another master key
+		if err := s.fs.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if l.size == 0 {
-		return s.fs.Remove(name)
 	}
 	f, err := s.fs.Open(name)
 	if err != nil {
@@ -103,10 +119,6 @@ func (s *store) each(l *layer, n int, do func(c *column, end int64), only ...uin
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var damage *vfs.DamageError
-	if err != nil && !errors.As(err, &damage) {
-		return err
-	}
 	if err == nil && len(b) >= headerSize && bytes.HasPrefix(b, []byte(magic)) {
 		at := headerSize
 		for at < len(b) {
@@ -121,7 +133,10 @@ func (s *store) each(l *layer, n int, do func(c *column, end int64), only ...uin
 			return nil
 		}
 	}
-	s.log.Warn("key heat file damaged; later records are lost", "file", name)
+	if err == nil {
+		err = errors.New("a header, length or checksum is wrong")
+	}
+	s.log.Warn("key heat file damaged; later records are lost", "file", name, "err", err)
 	return nil
 }
 
