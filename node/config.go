@@ -40,6 +40,8 @@ type Config struct {
 	// TraceSample is how many requests have one whose trace is kept although it is not slow. Zero means 1000; a negative number switches tracing
 	// off, so that slow requests are kept without what they did.
 	TraceSample int
+	// OTLPEndpoint is the URL of a collector to which traces are exported, by OTLP over HTTP. Empty means none.
+	OTLPEndpoint string
 	// BigtableSessions makes clients of that API use sessions for point reads and row mutations.
 	BigtableSessions bool
 	// BigtableStrictLimits rejects requests of that API beyond the limits of Google's service.

@@ -5,17 +5,36 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/activity"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/nodeadmin"
+	"github.com/steledb/stele/node/otlp"
 	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 )
+
+// traceExport returns what exports a trace to the configured collector, until the node stops; nil if there is none.
+func traceExport(n *Node) func(*api.Trace) {
+	if n.cfg.OTLPEndpoint == "" {
+		return nil
+	}
+	x, err := otlp.New(otlp.Config{Endpoint: n.cfg.OTLPEndpoint, Node: n.cfg.Name, Version: Version(), Logger: n.log.With("part", "otlp")})
+	if err != nil {
+		n.log.Error("traces are not exported", "err", err)
+		return nil
+	}
+	n.background.Go(func() {
+		<-n.ctx.Done()
+		x.Close()
+	})
+	return x.Export
+}
 
 // newOperations creates the services for operators: administration of nodes, status, and the HTTP port.
 func (n *Node) newOperations() {
@@ -24,7 +43,7 @@ func (n *Node) newOperations() {
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, FS: n.cfg.FS, Self: &n.self, Members: n.members, Serving: n.life.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: n.candidate.Master,
 		Stats: n.tabletServer.Stats, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata, Store: n.blockStore.Store})
-	n.slow = slowlog.New(slowlog.Config{Node: n.cfg.Name, Threshold: n.cfg.SlowRequest, Every: max(0, n.cfg.TraceSample)})
+	n.slow = slowlog.New(slowlog.Config{Node: n.cfg.Name, Threshold: n.cfg.SlowRequest, Every: max(0, n.cfg.TraceSample), Export: traceExport(n)})
 	n.activity = activity.New(activity.Config{Name: n.cfg.Name, RPC: func() rpc.Stats { return n.rpc.Stats() }, Commits: func() int64 {
 		if !n.life.serving.Load() {
 			return 0

@@ -174,6 +174,7 @@ var services = map[string][]string{
 	"enrol":        {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
 	"quotas":       {"authz", "changes", "command", "method", "metric", "namespace", "peers", "quota", "reply"},
 	"auditlog":     {"authz", "method", "reply"},
+	"otlp":         {},
 	"slowlog":      {"authz", "method", "reply"},
 	"activity":     {"authz", "method", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},

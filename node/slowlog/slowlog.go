@@ -27,6 +27,8 @@ type Config struct {
 	Threshold time.Duration // requests that take so long are slow
 	// Every is how many requests have one whose trace is kept. 0: requests are not recorded, and only slow ones are kept, without what they did.
 	Every int
+	// Export, unless nil, is called for each trace that is kept. It must be quick, and not keep the trace.
+	Export func(*api.Trace)
 }
 
 // Log keeps slow and sampled requests. It is safe for concurrent use.
@@ -102,6 +104,9 @@ func (l *Log) Add(s *rpc.TracedCall) {
 		addTrace(&t, s.Trace)
 	}
 	l.keep(&t, s)
+	if l.Export != nil && t.Trace != "" {
+		l.Export(&t)
+	}
 }
 
 // addTrace adds what a request did, and its place in a trace: its caller's, or a new one.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,7 @@ var Settings = []Setting{
 	{Key: "name", Usage: "`name` of the node", initial: "", unset: "the host name", example: "host1"},
 	{Key: "slow_request", Usage: "`duration` from which a request is among the slow ones that the console and stele requests show", initial: "200ms", example: "1s", check: checkDuration},
 	{Key: "trace_sample", Usage: "`number` of requests of which one is traced although it is not slow, from 1, which traces all, or off, which traces none: stele trace shows them", initial: "1000", example: "100", check: checkTraceSample},
+	{Key: "otlp_endpoint", Usage: "`URL` of an OpenTelemetry collector that gets the traces by OTLP over HTTP", initial: "", unset: "that of OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, or none", example: "http://127.0.0.1:4318", check: checkURL},
 	{Key: "drain_timeout", Usage: "`duration` for requests in progress to finish when the node stops", initial: "30s", check: checkDuration},
 	{Key: "log_format", Usage: "`format` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
 	{Key: "log_level", Usage: "minimum `level` to log: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
@@ -343,6 +345,7 @@ func (c *Config) NodeConfig() (node.Config, error) {
 	}
 	cfg.Encryption = masterkeys.Source{File: c.Text("encryption_key_file"), Command: c.Text("encryption_key_command")}
 	cfg.SlowRequest, _ = cli.ParseDuration(c.Text("slow_request")) // validate has checked it
+	cfg.OTLPEndpoint = otlpEndpoint(c.Text("otlp_endpoint"))
 	cfg.TraceSample = traceSample(c.Text("trace_sample"))
 	cfg.AuditTo = auditTo(c.Text("audit_to"))
 	cfg.VoterStable, _ = cli.ParseDuration(c.Text("voter_stable")) // validate has checked it
@@ -365,6 +368,23 @@ func (c *Config) DrainTimeout() time.Duration {
 }
 
 // checkAuditTo checks the setting audit_to.
+func checkURL(s string) error {
+	if u, err := url.Parse(s); s != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return fmt.Errorf("%q is not a URL that begins with http:// or https://", s)
+	}
+	return nil
+}
+
+// otlpEndpoint returns the URL of the collector: the setting, or that of OpenTelemetry's environment.
+func otlpEndpoint(set string) string {
+	for _, from := range []struct{ url, path string }{{set, ""}, {os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), ""}, {os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "/v1/traces"}} {
+		if from.url != "" && checkURL(from.url) == nil {
+			return strings.TrimSuffix(from.url, "/") + from.path
+		}
+	}
+	return ""
+}
+
 func checkTraceSample(s string) error {
 	if n, err := strconv.Atoi(s); s != "off" && (err != nil || n < 1) {
 		return fmt.Errorf("%q is neither a number of requests, at least 1, nor off", s)
