@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -28,6 +30,8 @@ type ChangesFrom struct {
 	Since time.Time
 	// Token is that of an earlier reader's Token. It takes precedence over the other fields.
 	Token string
+	// Until, unless it is zero, is the time of the last change. Next returns io.EOF after it.
+	Until time.Time
 	// Start and End are the rows: Start < row <= End, an empty one meaning no bound.
 	Start, End []byte
 }
@@ -38,6 +42,7 @@ type Changes struct {
 	table     *Table
 	id        uint64 // of the table
 	since     int64  // until a range of rows has a position
+	until     int64  // 0: there is no end
 	positions []changePosition
 	at        int // the next position to be read
 	idle      int // positions without changes since the last change
@@ -62,6 +67,9 @@ var ErrBadToken = errors.New("malformed token of a change stream")
 func (t *Table) Changes(from ChangesFrom) (*Changes, error) {
 	all := ChangePosition{Start: bytes.Clone(from.Start), End: bytes.Clone(from.End)}
 	c := &Changes{table: t, positions: []changePosition{{ChangePosition: all}}}
+	if !from.Until.IsZero() {
+		c.until = max(from.Until.UnixMicro(), 1)
+	}
 	if from.Token != "" {
 		return c, c.resume(from.Token)
 	}
@@ -90,10 +98,13 @@ func (c *Changes) Bound(n int64) { c.bytes = max(n, 1) }
 const changesWait = time.Second
 
 // Next returns the next changes. If there are none, it waits until there is one, at most for about two seconds, and then returns none; the
-// Watermark may have risen. Errors: ErrNoTable, api.ErrNoChangeStream, an *api.OutOfRangeError if changes from the position on
+// Watermark may have risen. Errors: io.EOF after Until, ErrNoTable, api.ErrNoChangeStream, an *api.OutOfRangeError if changes from the position on
 // are not kept any more, and those of Table.Get. After an error, Next may be called again.
 func (c *Changes) Next(ctx context.Context) ([]Change, error) {
 	for round := 0; round < 2*len(c.positions); round++ {
+		if c.ended() {
+			return nil, io.EOF
+		}
 		got, err := c.read(ctx)
 		if err != nil || len(got) > 0 {
 			c.idle = 0
@@ -102,6 +113,31 @@ func (c *Changes) Next(ctx context.Context) ([]Change, error) {
 		c.idle++
 	}
 	return nil, nil
+}
+
+// ended reports whether all changes up to Until were returned. If not, the next position is one that has others.
+func (c *Changes) ended() bool {
+	for range c.positions {
+		c.at %= len(c.positions)
+		if c.until == 0 || c.positions[c.at].watermark <= c.until {
+			return false
+		}
+		c.at++
+	}
+	return true
+}
+
+// cut removes what is later than Until from a result, whose position then is before that. Of the changes with one sequence number all stay.
+func (c *Changes) cut(r *api.ChangesResult) {
+	if c.until == 0 {
+		return
+	}
+	for i := range r.Changes {
+		if x := &r.Changes[i]; x.Time > c.until && (i == 0 || r.Changes[i-1].Seq < x.Seq) {
+			r.Next, r.Watermark, r.Changes = x.Seq, c.until+1, r.Changes[:i]
+			return
+		}
+	}
 }
 
 // read reads at the next position. It waits if none had changes lately.
@@ -123,6 +159,7 @@ func (c *Changes) read(ctx context.Context) ([]Change, error) {
 		return nil, err
 	}
 	c.id = req.TableID
+	c.cut(&result)
 	c.advance(&result)
 	return result.Changes, nil
 }
@@ -204,7 +241,8 @@ func (c *Changes) TokenAfter(n int) string {
 	return c.tokenOf(slices.Concat(c.positions[:c.last], parts, c.positions[c.last+1:]))
 }
 
-// JoinChangeTokens returns a token for a reader of the rows of all tokens, which are of one table. The error is ErrBadToken.
+// JoinChangeTokens returns a token for a reader of the rows of all tokens, which are of one table. If ranges overlap, rows of both are read at the
+// position of the higher one. The error is ErrBadToken.
 func JoinChangeTokens(tokens ...string) (string, error) {
 	var all Changes
 	for i, token := range tokens {
@@ -215,16 +253,45 @@ func JoinChangeTokens(tokens ...string) (string, error) {
 		if i > 0 && one.id != all.id {
 			return "", fmt.Errorf("%w: they are of different tables", ErrBadToken)
 		}
-		if all.since == 0 || one.since > 0 && one.since < all.since {
-			all.since = one.since
+		if i > 0 && one.since != all.since && (one.isNew() || all.isNew()) {
+			return "", fmt.Errorf("%w: they begin at different times", ErrBadToken)
 		}
-		all.id = one.id
+		all.id, all.since = one.id, one.since
 		all.positions = append(all.positions, one.positions...)
 	}
-	if len(tokens) == 0 {
+	slices.SortFunc(all.positions, func(a, b changePosition) int { return bytes.Compare(a.Start, b.Start) })
+	for i := 1; i < len(all.positions); i++ {
+		before, p := &all.positions[i-1], &all.positions[i]
+		if len(before.End) == 0 || bytes.Compare(before.End, p.Start) > 0 {
+			before.End = p.Start
+		}
+	}
+	if !all.ordered() {
 		return "", ErrBadToken
 	}
 	return all.Token(), nil
+}
+
+// isNew reports whether a range of rows has no position yet.
+func (c *Changes) isNew() bool {
+	return slices.ContainsFunc(c.positions, func(p changePosition) bool { return p.Next == 0 })
+}
+
+// positionsMax is the largest number of positions in a token.
+const positionsMax = 100_000
+
+// ordered reports whether there are positions, of ranges that ascend and do not overlap.
+func (c *Changes) ordered() bool {
+	for i := range c.positions {
+		p := &c.positions[i]
+		if len(p.End) > 0 && bytes.Compare(p.Start, p.End) >= 0 || p.Next > math.MaxInt64 {
+			return false
+		}
+		if i > 0 && (len(c.positions[i-1].End) == 0 || bytes.Compare(c.positions[i-1].End, p.Start) > 0) {
+			return false
+		}
+	}
+	return len(c.positions) > 0 && len(c.positions) <= positionsMax
 }
 
 func (c *Changes) tokenOf(positions []changePosition) string {
@@ -259,13 +326,13 @@ func (c *Changes) resume(token string) error {
 		return ErrBadToken
 	}
 	c.id, c.since, c.positions = d.Uint(), d.Int(), nil
-	for range d.ArrayMax(len(b)) {
+	for range d.ArrayMax(positionsMax) {
 		if d.Err() != nil || d.Array() != 3 {
 			return ErrBadToken
 		}
 		c.positions = append(c.positions, changePosition{ChangePosition: ChangePosition{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes()), Next: d.Uint()}})
 	}
-	if d.Err() != nil || len(c.positions) == 0 {
+	if d.Err() != nil || c.since < 0 || !c.ordered() {
 		return ErrBadToken
 	}
 	return nil

@@ -31,11 +31,23 @@ func TestTokens(t *testing.T) {
 	parts := c.Tokens()
 	whole, err := JoinChangeTokens(parts[1], parts[0])
 	got := &Changes{}
-	if err = errors.Join(err, got.resume(whole)); err != nil || !same(got.positions, []changePosition{at("m", "", 50), at("", "m", 31)}) {
+	if err = errors.Join(err, got.resume(whole)); err != nil || !same(got.positions, []changePosition{at("", "m", 31), at("m", "", 50)}) {
 		t.Errorf("joined: %+v, %v", got.positions, err)
 	}
+	low, high := &Changes{id: 7, positions: []changePosition{at("a", "m", 31)}}, &Changes{id: 7, positions: []changePosition{at("l", "z", 50)}}
+	whole, err = JoinChangeTokens(high.Token(), low.Token())
+	if err = errors.Join(err, got.resume(whole)); err != nil || !same(got.positions, []changePosition{at("a", "l", 31), at("l", "z", 50)}) {
+		t.Errorf("overlapping ranges joined: %+v, %v", got.positions, err)
+	}
+	for _, bad := range []Changes{{since: -1, positions: low.positions}, {positions: []changePosition{at("a", "m", 1<<63)}}, {positions: []changePosition{at("m", "a", 5)}},
+		{positions: []changePosition{at("a", "m", 5), at("l", "z", 5)}}} {
+		if err := got.resume(bad.Token()); !errors.Is(err, ErrBadToken) {
+			t.Errorf("%+v: %v", bad.positions, err)
+		}
+	}
 	other := &Changes{id: 8, positions: c.positions}
-	for _, tokens := range [][]string{nil, {""}, {parts[0], other.Token()}, {parts[0][1:]}} {
+	for _, tokens := range [][]string{nil, {""}, {parts[0], other.Token()}, {parts[0][1:]},
+		{(&Changes{id: 7, since: 5, positions: []changePosition{at("", "m", 0)}}).Token(), parts[1]}} {
 		if _, err := JoinChangeTokens(tokens...); !errors.Is(err, ErrBadToken) {
 			t.Errorf("%q: %v", tokens, err)
 		}

@@ -103,3 +103,16 @@ func TestFailures(t *testing.T) {
 		t.Error("no status")
 	}
 }
+
+// TestDeepJSON: brackets within texts do not hide how deep a value is, which would make megabytes of a few kilobytes.
+func TestDeepJSON(t *testing.T) {
+	const levels = 9990
+	for value, want := range map[string]int{`["]",` + strings.Repeat(`["\"]",`, levels-1) + "1" + strings.Repeat("]", levels): levels, `{"a\"[[":"[[[\\","b":[1]}`: 2} {
+		if got := depthOf([]byte(value)); got != want {
+			t.Errorf("%.30s: depth %d, want %d", value, got, want)
+		}
+		if got := guess([]byte(value)); len(got.Text) > len(value) {
+			t.Errorf("%.30s: %d bytes of text", value, len(got.Text))
+		}
+	}
+}

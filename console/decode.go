@@ -138,11 +138,21 @@ func indentJSON(b []byte) (string, bool) {
 // depthMax is the nesting of JSON that is indented: each line of it begins with as many indents, which would make megabytes of a few kilobytes.
 const depthMax = 32
 
-// depthOf returns the nesting of JSON, or more if brackets are within its texts.
+// depthOf returns the nesting of JSON.
 func depthOf(b []byte) (most int) {
-	depth := 0
-	for _, c := range b {
-		switch c {
+	depth, text := 0, false
+	for i := 0; i < len(b); i++ {
+		if text {
+			if b[i] == '\\' {
+				i++
+			} else if b[i] == '"' {
+				text = false
+			}
+			continue
+		}
+		switch b[i] {
+		case '"':
+			text = true
 		case '[', '{':
 			depth++
 			most = max(most, depth)

@@ -439,12 +439,12 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 		p.End = t.end
 	}
 	last := v.lastChange(visible)
-	next, err := q.position(v, p.End)
+	next, floor, err := q.position(v, p.End)
 	if err != nil {
 		return nil, err
 	}
 	if next == 0 {
-		p.Next, p.Watermark = last+1, mark
+		p.Next, p.Watermark = max(last, floor)+1, mark
 		return p, nil
 	}
 	records := changes.NewMerge(q.sources(ctx, t, v, p, next))
@@ -461,23 +461,24 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 	return p, nil
 }
 
-// position returns the first sequence number to read, or 0 for what comes next. The error is api.ErrOutOfRange.
-func (q *changesQuery) position(v *view, end []byte) (uint64, error) {
+// position returns the first sequence number to read, or 0 for what comes next, and that up to which changes may be missing. The error is
+// api.ErrOutOfRange.
+func (q *changesQuery) position(v *view, end []byte) (next, floor uint64, err error) {
 	seq, since := v.meta.knownChanges().Floor(q.Start, end)
 	if gap, at := v.changeGap(); gap > 0 {
 		seq, since = max(seq, gap), max(since, at)
 	}
 	switch {
 	case q.Next > seq:
-		return q.Next, nil
+		return q.Next, seq, nil
 	case q.Next > 0:
-		return 0, fmt.Errorf("changes from position %d on: %w", q.Next, &api.OutOfRangeError{Oldest: since + 1})
+		return 0, seq, fmt.Errorf("changes from position %d on: %w", q.Next, &api.OutOfRangeError{Oldest: since + 1})
 	case q.Since == 0:
-		return 0, nil
+		return 0, seq, nil
 	case q.Since <= since:
-		return 0, fmt.Errorf("changes since %d µs: %w", q.Since, &api.OutOfRangeError{Oldest: since + 1})
+		return 0, seq, fmt.Errorf("changes since %d µs: %w", q.Since, &api.OutOfRangeError{Oldest: since + 1})
 	}
-	return seq + 1, nil
+	return seq + 1, seq, nil
 }
 
 // lastChange returns a sequence number up to visible. All later changes of the tablet's rows have a larger one, also on the next server:
@@ -542,12 +543,7 @@ func (q *changesQuery) fill(ctx context.Context, p *ChangesPage, sc *schema, vis
 			return true, nil
 		}
 		n := int64(len(r.Body)) + changeOverhead
-		if large := q.ChangeBytes > 0 && n > q.ChangeBytes; large && len(p.Changes) > 0 && r.First != last {
-			p.Next = r.First
-			return true, nil
-		} else if large {
-			return false, &api.RowTooLargeError{Limit: q.ChangeBytes}
-		}
+		same := r.First == last
 		last, scanned = r.First, scanned+n
 		if r.Time < q.Since {
 			continue
@@ -555,6 +551,13 @@ func (q *changesQuery) fill(ctx context.Context, p *ChangesPage, sc *schema, vis
 		ok, err := p.add(ctx, r, sc, vis)
 		if err != nil {
 			return false, err
+		}
+		if ok && q.ChangeBytes > 0 && p.Changes[len(p.Changes)-1].Bytes() > q.ChangeBytes {
+			if len(p.Changes) == 1 || same {
+				return false, &api.RowTooLargeError{Limit: q.ChangeBytes}
+			}
+			p.Changes, p.Next = p.Changes[:len(p.Changes)-1], r.First
+			return true, nil
 		}
 		if ok {
 			returned += n

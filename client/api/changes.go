@@ -45,7 +45,9 @@ func (r *ReadChangesRequest) Append(e *wire.Encoder) {
 		value int64
 	}{{"next", int64(r.Next)}, {"since", r.Since}, {"bytes", r.Bytes}, {"change_bytes", r.ChangeBytes}, {"wait_ms", r.Wait.Milliseconds()}}
 	for _, x := range numbers {
-		n += int(min(x.value, 1))
+		if x.value > 0 {
+			n++
+		}
 	}
 	e.Array(1 + min(n, 1))
 	e.Str(r.Table)

@@ -75,21 +75,26 @@ func covered(positions []client.ChangePosition, start, end []byte) bool {
 	return false
 }
 
-// convert converts the mutations of a change. A deletion of a row becomes one of each family, as clients of Google's service expect.
-// Errors are those of Table.Families.
+// convert converts the mutations of a change. A deletion of the row becomes one of each family, as clients of Google's service expect; if there are
+// several, only the last one matters. Errors are those of Table.Families.
 func (r *changeReader) convert(ctx context.Context, from []table.Mutation) (to []*bigtablepb.Mutation, err error) {
+	last := len(from) - 1
+	for last >= 0 && from[last].Op != table.OpDeleteRow {
+		last--
+	}
 	for i := range from {
-		m := &from[i]
-		if m.Op != table.OpDeleteRow {
-			to = append(to, mutationOf(m))
-			continue
-		}
-		if r.families, err = r.table.Families(ctx); err != nil {
-			return nil, err
-		}
-		for _, name := range r.families {
-			d := table.DeleteFamily(name)
-			to = append(to, mutationOf(&d))
+		switch {
+		case i == last:
+			names, err := r.table.Families(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				d := table.DeleteFamily(name)
+				to = append(to, mutationOf(&d))
+			}
+		case from[i].Op != table.OpDeleteRow:
+			to = append(to, mutationOf(&from[i]))
 		}
 	}
 	return to, nil
@@ -122,22 +127,23 @@ func mutationOf(m *table.Mutation) *bigtablepb.Mutation {
 const changeChunkBytes = 1 << 20
 
 // sendParts adds the mutations of a change to its message m, and returns it to be completed and sent. If they are many bytes, it sends m and others
-// with parts of them, and returns the last one.
-func (r *changeReader) sendParts(m *bigtablepb.ReadChangeStreamResponse_DataChange, mutations []*bigtablepb.Mutation) (last *bigtablepb.ReadChangeStreamResponse_DataChange, err error) {
+// with parts of them, and returns the last one, and the size of all.
+func (r *changeReader) sendParts(m *bigtablepb.ReadChangeStreamResponse_DataChange, mutations []*bigtablepb.Mutation) (last *bigtablepb.ReadChangeStreamResponse_DataChange, all int, err error) {
 	bytes := 0
 	for _, x := range mutations {
 		for _, chunk := range chunksOf(x) {
 			n := proto.Size(chunk)
 			if bytes > 0 && bytes+n > changeChunkBytes {
 				if err := r.sendData(m); err != nil {
-					return nil, err
+					return nil, 0, err
 				}
+				all += bytes
 				m, bytes = &bigtablepb.ReadChangeStreamResponse_DataChange{Type: bigtablepb.ReadChangeStreamResponse_DataChange_CONTINUATION}, 0
 			}
 			m.Chunks, bytes = append(m.Chunks, chunk), bytes+n
 		}
 	}
-	return m, nil
+	return m, all + bytes, nil
 }
 
 func (r *changeReader) sendData(m *bigtablepb.ReadChangeStreamResponse_DataChange) error {

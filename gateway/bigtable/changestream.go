@@ -3,6 +3,9 @@ package bigtable
 import (
 	"context"
 	"errors"
+	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
@@ -15,8 +18,9 @@ import (
 )
 
 const (
-	// changesBytes is the first bound of what a stream reads at a time, as client.Changes.Bound has it.
-	changesBytes = 128 << 10
+	// idleChangesBytes is the first bound of what a stream reads at a time, as client.Changes.Bound has it: the charge of a call covers it. After a
+	// result of more than half of it, the bound is changesBytes until there are no changes.
+	idleChangesBytes, changesBytes = 8 << 10, 128 << 10
 	// tokensBytesMax bounds the continuation tokens of a request, which take up to tokenMemory times their bytes: the shortest position has six
 	// bytes.
 	tokensBytesMax, tokenMemory = 1 << 20, 24
@@ -52,39 +56,28 @@ func (s *Service) ReadChangeStream(req *bigtablepb.ReadChangeStreamRequest, stre
 	if err != nil {
 		return err
 	}
-	r := changeReader{table: t, stream: stream, memory: rowMemory{service: s, bytes: changesBytes}}
+	r := changeReader{table: t, stream: stream, memory: rowMemory{service: s, bytes: idleChangesBytes}}
 	tokens := tokenBytes(req)
 	if tokens > tokensBytesMax {
 		return errcode.Invalid("continuation_tokens have %d bytes, want at most %d: read parts of the partition", tokens, tokensBytesMax)
 	}
 	defer r.memory.end(ctx)
-	if r.memory.call, err = r.memory.reserve(ctx, rowCharge(changesBytes)+int64(tokens)*tokenMemory); err != nil {
+	if r.memory.call, err = r.memory.reserve(ctx, int64(tokens)*tokenMemory); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
 	}
 	if err := r.prepare(req); err != nil {
 		return err
 	}
-	r.changes.Bound(changesBytes)
+	r.changes.Bound(idleChangesBytes)
 	err = r.run(ctx)
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		return convertChangesError(err)
-	}
-	return nil
+	return errcode.Convert(err, errcode.Repeatable)
 }
 
 // errEnding is the status of a stream that ends before its node.
 var errEnding = status.Error(codes.Unavailable, "The node is stopping: continue at another one.")
-
-// convertChangesError returns the status of an error of a change stream.
-func convertChangesError(err error) error {
-	if errors.Is(err, client.ErrTableReplaced) {
-		return status.Error(codes.FailedPrecondition, "The table that was read is dropped, and another one has its name: begin without continuation tokens.")
-	}
-	return errcode.Convert(err, errcode.Repeatable)
-}
 
 // changeReader sends the changes of a partition. It ends when all up to a time are sent, or when a tablet of the partition was split: then the
 // client reads the parts.
@@ -95,15 +88,11 @@ type changeReader struct {
 	memory  rowMemory
 
 	rows      span
-	begin     int64 // in µs; the first watermark
 	end       int64 // in µs, the last time to be sent; 0 means that there is none
 	heartbeat time.Duration
 	sent      time.Time // of the last message
-
-	// kept is the token before the first change behind end, which a reader with a later end has yet to get.
-	kept string
-	// families has those of the table, for deletions of rows.
-	families []string
+	// mark is the time, in µs, up to which changes were sent.
+	mark int64
 }
 
 // prepare checks the request. Errors are statuses.
@@ -149,12 +138,18 @@ func micros(name string, t *timestamppb.Timestamp) (int64, error) {
 // start opens the stream at the tokens of the request, or at its time. Errors are statuses.
 func (r *changeReader) start(req *bigtablepb.ReadChangeStreamRequest) (err error) {
 	now := time.Now()
+	r.mark = now.UnixMicro()
 	from := client.ChangesFrom{Start: startOf(r.rows.start), End: lastOf(r.rows.end)}
 	switch f := req.StartFrom.(type) {
 	case *bigtablepb.ReadChangeStreamRequest_ContinuationTokens:
 		var tokens []string
 		for _, t := range f.ContinuationTokens.GetTokens() {
-			tokens = append(tokens, t.GetToken())
+			mark, token, err := splitToken(t.GetToken())
+			if err != nil {
+				return err
+			}
+			tokens = append(tokens, token)
+			r.mark = min(r.mark, mark)
 		}
 		if from.Token, err = client.JoinChangeTokens(tokens...); err != nil {
 			return errcode.Invalid("continuation_tokens: %v", err)
@@ -167,9 +162,11 @@ func (r *changeReader) start(req *bigtablepb.ReadChangeStreamRequest) (err error
 		if from.Since = time.UnixMicro(at).Truncate(time.Millisecond); from.Since.After(now) { // as the times of commits in a table with the granularity MILLIS
 			return errcode.Invalid("start_time must not be in the future")
 		}
-		now = from.Since
+		r.mark = from.Since.UnixMicro()
 	}
-	r.begin = now.UnixMicro()
+	if r.end > 0 {
+		from.Until = time.UnixMicro(r.end)
+	}
 	if r.changes, err = r.table.Changes(from); err != nil {
 		return errcode.Invalid("continuation_tokens: %v", err)
 	}
@@ -183,13 +180,13 @@ func (r *changeReader) start(req *bigtablepb.ReadChangeStreamRequest) (err error
 func (r *changeReader) run(ctx context.Context) error {
 	for {
 		divided := r.changes.Divided()
-		if err := r.sendNext(ctx); err != nil {
-			return err
-		}
+		err := r.sendNext(ctx)
 		switch {
-		case r.end > 0 && r.watermark() > r.end:
+		case errors.Is(err, io.EOF):
 			return r.close(&bigtablepb.ReadChangeStreamResponse_CloseStream{})
-		case r.changes.Divided() > divided && r.kept == "":
+		case err != nil:
+			return err
+		case r.changes.Divided() > divided:
 			return r.close(r.divide())
 		case time.Since(r.sent) >= r.heartbeat:
 			if err := r.beat(); err != nil {
@@ -199,85 +196,103 @@ func (r *changeReader) run(ctx context.Context) error {
 	}
 }
 
-// sendNext sends the next changes. It reserves memory for a large one until it is sent.
+// sendNext sends the next changes. It reserves memory for large ones until they are sent. The error is io.EOF after those of the end time.
 func (r *changeReader) sendNext(ctx context.Context) error {
 	got, err := r.changes.Next(ctx)
-	for err != nil {
-		if err := r.memory.grow(ctx, err); err != nil {
+	for errors.Is(err, client.ErrRowTooLarge) {
+		if err := r.widen(ctx, err); err != nil {
 			return err
 		}
-		r.changes.Bound(r.memory.bytes)
 		got, err = r.changes.Next(ctx)
 	}
+	if err != nil {
+		return err
+	}
+	bytes := 0
 	for i := range got {
-		if err := r.add(ctx, &got[i], i+1); err != nil {
+		n, err := r.add(ctx, &got[i], i+1)
+		if err != nil {
 			return err
 		}
+		bytes += n
 	}
-	if r.memory.row != nil {
-		r.memory.row.end(ctx)
-		r.memory.row, r.memory.bytes = nil, changesBytes
-		r.changes.Bound(changesBytes)
+	if w := r.changes.Watermark(); !w.IsZero() {
+		r.mark = max(r.mark, w.UnixMicro())
+	}
+	switch {
+	case len(got) == 0 || r.memory.bytes > changesBytes:
+		r.narrow(ctx)
+	case bytes > idleChangesBytes/2 && r.memory.bytes < changesBytes:
+		_ = r.widen(ctx, nil) // without memory, it goes on in small parts
 	}
 	return nil
 }
 
-// watermark returns the time, in µs, up to which changes were sent.
-func (r *changeReader) watermark() int64 {
-	w := r.changes.Watermark()
-	if w.IsZero() {
-		return r.begin
-	}
-	return max(r.begin, w.UnixMicro())
-}
-
-// token returns the token after the first n changes of the last result.
-func (r *changeReader) token(n int) string {
-	if r.kept != "" {
-		return r.kept
-	}
-	return r.changes.TokenAfter(n)
-}
-
-// add sends a change, the n-th of its result, unless it is of another row or time.
-func (r *changeReader) add(ctx context.Context, c *client.Change, n int) error {
-	if string(c.Row) < r.rows.start || r.rows.end != "" && string(c.Row) >= r.rows.end {
-		return nil
-	}
-	if r.end > 0 && c.Time > r.end {
-		if r.kept == "" {
-			r.kept = r.changes.TokenAfter(n - 1)
+// widen reserves memory for larger changes than before. Errors: a status if there is no larger bound, those of Config.Reserve.
+func (r *changeReader) widen(ctx context.Context, tooLarge error) (err error) {
+	if r.memory.bytes < changesBytes {
+		if r.memory.row, err = r.memory.reserve(ctx, rowCharge(changesBytes)); err != nil {
+			return err
 		}
-		return nil
+		r.memory.bytes = changesBytes
+	} else if most := r.memory.service.cfg.RowBytesMax; r.memory.bytes >= most {
+		return status.Errorf(codes.FailedPrecondition,
+			"A change takes more than %d bytes of memory, the most that this node can send: raise the node's setting \"memory\", or begin with a start_time after the change.", most)
+	} else if err := r.memory.grow(ctx, tooLarge); err != nil {
+		return err
+	}
+	r.changes.Bound(r.memory.bytes)
+	return nil
+}
+
+// narrow releases the memory for large changes.
+func (r *changeReader) narrow(ctx context.Context) {
+	r.memory.row.end(ctx)
+	r.memory.row, r.memory.bytes = nil, idleChangesBytes
+	r.changes.Bound(idleChangesBytes)
+}
+
+// joinToken returns a token of the client's with the watermark at it, and splitToken divides it. The error is a status.
+func (r *changeReader) joinToken(token string) string {
+	return strconv.FormatInt(r.mark, 36) + "." + token
+}
+
+func splitToken(text string) (mark int64, token string, err error) {
+	number, token, found := strings.Cut(text, ".")
+	if mark, err = strconv.ParseInt(number, 36, 64); err != nil || !found || mark < 0 {
+		return 0, "", errcode.Invalid("continuation_tokens: %v", client.ErrBadToken)
+	}
+	return mark, token, nil
+}
+
+// add sends a change, the n-th of its result, unless it is of another row. It returns the size of the change.
+func (r *changeReader) add(ctx context.Context, c *client.Change, n int) (bytes int, err error) {
+	if string(c.Row) < r.rows.start || r.rows.end != "" && string(c.Row) >= r.rows.end {
+		return 0, nil
 	}
 	mutations, err := r.convert(ctx, c.Mutations)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	last, err := r.sendParts(&bigtablepb.ReadChangeStreamResponse_DataChange{
+	last, bytes, err := r.sendParts(&bigtablepb.ReadChangeStreamResponse_DataChange{
 		Type:            bigtablepb.ReadChangeStreamResponse_DataChange_USER,
 		SourceClusterId: r.memory.service.peer.cluster.ClusterId,
 		RowKey:          c.Row,
 		CommitTimestamp: timestamppb.New(time.UnixMicro(c.Time)),
 	}, mutations)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	last.Done, last.Token, last.EstimatedLowWatermark = true, r.token(n), r.low()
-	return r.sendData(last)
+	last.Done, last.Token, last.EstimatedLowWatermark = true, r.joinToken(r.changes.TokenAfter(n)), r.low()
+	return bytes, r.sendData(last)
 }
 
 // low returns the watermark as messages have it.
-func (r *changeReader) low() *timestamppb.Timestamp {
-	return timestamppb.New(time.UnixMicro(r.watermark()))
-}
+func (r *changeReader) low() *timestamppb.Timestamp { return timestamppb.New(time.UnixMicro(r.mark)) }
 
 // beat sends a heartbeat.
 func (r *changeReader) beat() error {
-	token := r.kept
-	if token == "" {
-		token = r.changes.Token()
-	}
+	token := r.joinToken(r.changes.Token())
 	whole := &bigtablepb.StreamPartition{RowRange: rowRange([]byte(r.rows.start), []byte(r.rows.end))}
 	return r.send(&bigtablepb.ReadChangeStreamResponse{StreamRecord: &bigtablepb.ReadChangeStreamResponse_Heartbeat_{
 		Heartbeat: &bigtablepb.ReadChangeStreamResponse_Heartbeat{EstimatedLowWatermark: r.low(),
@@ -295,7 +310,7 @@ func (r *changeReader) divide() *bigtablepb.ReadChangeStreamResponse_CloseStream
 			continue
 		}
 		end.NewPartitions = append(end.NewPartitions, part)
-		end.ContinuationTokens = append(end.ContinuationTokens, &bigtablepb.StreamContinuationToken{Partition: part, Token: tokens[i]})
+		end.ContinuationTokens = append(end.ContinuationTokens, &bigtablepb.StreamContinuationToken{Partition: part, Token: r.joinToken(tokens[i])})
 	}
 	return end
 }

@@ -43,7 +43,8 @@
 // ReadChangeStream reads with client.Changes, and gives each change the token behind it. A partition is any range of rows. The first ones
 // are those of the tablets. When the tablet of a partition is split, its stream ends with a token for each part; a merge ends no stream.
 //
-// A stream reserves memory for 128 KiB of changes, and more while it reads and sends a larger one.
+// An idle stream reads at most 8 KiB of changes at a time, and reserves no memory for them. After that it reserves memory for 128 KiB until there are no
+// more, and more than that while it reads and sends a larger one.
 //
 // # Departures from Google's service
 //
@@ -75,6 +76,6 @@
 //	GB4. MutateRows answers each index of the request once, unless the whole call fails.
 //	GB5. Of the virtual RPCs of a session, those up to the id in its GoAway are executed and answered
 //	     unless the session breaks, and no others.
-//	GB6. A row above the first bound of its read is read only while memory for it is reserved, which is
+//	GB6. A row, or change, above the first bound of its read is read only while memory for it is reserved, which is
 //	     released after the row was written to the connection.
 package bigtable

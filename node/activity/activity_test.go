@@ -1,12 +1,12 @@
 package activity
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"context"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
@@ -20,15 +20,23 @@ func TestSums(t *testing.T) {
 		read := rpc.MethodStats{Method: api.MethodRead}
 		write := rpc.MethodStats{Method: api.MethodMutate, Errors: map[string]uint64{"conflict": 0}}
 		commits := int64(0)
+		var mu sync.Mutex // guards the counters
 		s := New(Config{Name: "n1", RPC: func() rpc.Stats {
+			mu.Lock()
+			defer mu.Unlock()
 			stats.Methods = []rpc.MethodStats{read, write, {Method: api.MethodPing, Requests: 7}}
 			return stats
-		}, Commits: func() int64 { return commits }})
+		}, Commits: func() int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return commits
+		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { s.Run(ctx); close(done) }()
 		synctest.Wait()
 		for i := range api.ActivityIntervalsMax + 3 {
+			mu.Lock()
 			for j := range 200 { // of which two take 1 ms, and the others 4 µs
 				bucket, d := 2, 4*time.Microsecond
 				if j > 197 {
@@ -41,6 +49,7 @@ func TestSums(t *testing.T) {
 			commits += int64(i)
 			write.Errors["conflict"]++
 			stats.BytesIn += 10
+			mu.Unlock()
 			time.Sleep(interval)
 			synctest.Wait()
 		}

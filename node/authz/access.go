@@ -85,8 +85,14 @@ func (a *Access) Begin() {
 	a.looked, a.moved, a.reads, a.writes, a.memo = false, false, false, a.writes[:0], rowMemo{}
 }
 
-// Holds implements tablet.Access.
-func (a *Access) Holds() bool { return !a.looked || !a.moved && a.z.Rights.Holds(a.caller, a.ticket) }
+// Holds implements tablet.Access. An operation that waits begins again, which is no restart, when its rights hold.
+func (a *Access) Holds() bool {
+	if a.looked && (a.moved || !a.z.Rights.Holds(a.caller, a.ticket)) {
+		return false
+	}
+	a.begun = 0
+	return true
+}
 
 // note records the ticket of a check of rights.
 func (a *Access) note(t acl.Ticket) {

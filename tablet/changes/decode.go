@@ -16,6 +16,19 @@ type Change struct {
 	Mutations []table.Mutation
 }
 
+// overhead is what a change, and each mutation, takes besides its bytes.
+const overhead = 64
+
+// Bytes estimates the memory of the change.
+func (c *Change) Bytes() int64 {
+	n := overhead + len(c.Row)
+	for i := range c.Mutations {
+		m := &c.Mutations[i]
+		n += overhead + len(m.Family) + len(m.Qualifier) + len(m.Value)
+	}
+	return int64(n)
+}
+
 // Decode returns a record as a Change without the mutations of families that visible rejects, such as dropped ones. A value
 // aliases the record's body, and nothing else does. The error wraps logbody.ErrBadBody or ikey.ErrBadKey.
 func (r *Record) Decode(visible func(name []byte, id uint32) bool) (c Change, err error) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
+	tables "github.com/steledb/stele/table"
 )
 
 // streamed is a table with a change stream, and its users.
@@ -375,12 +376,13 @@ func TestChangeStreamErrors(t *testing.T) {
 		req  *bigtablepb.ReadChangeStreamRequest
 		want codes.Code
 	}{
-		"no tokens":       {after(part), codes.InvalidArgument},
-		"a damaged token": {after(part, token[1:]), codes.InvalidArgument},
-		"a large token":   {after(part, strings.Repeat("A", 2<<20)), codes.InvalidArgument},
-		"a future time":   {&bigtablepb.ReadChangeStreamRequest{StartFrom: since(time.Now().Add(time.Hour))}, codes.InvalidArgument},
-		"no duration":     {&bigtablepb.ReadChangeStreamRequest{HeartbeatDuration: durationpb.New(0)}, codes.InvalidArgument},
-		"no end":          {&bigtablepb.ReadChangeStreamRequest{EndTime: &timestamppb.Timestamp{Nanos: -5}}, codes.InvalidArgument},
+		"no tokens":               {after(part), codes.InvalidArgument},
+		"a damaged token":         {after(part, token[:len(token)-3]), codes.InvalidArgument},
+		"a token of another kind": {after(part, "x"), codes.InvalidArgument},
+		"a large token":           {after(part, strings.Repeat("A", 2<<20)), codes.InvalidArgument},
+		"a future time":           {&bigtablepb.ReadChangeStreamRequest{StartFrom: since(time.Now().Add(time.Hour))}, codes.InvalidArgument},
+		"no duration":             {&bigtablepb.ReadChangeStreamRequest{HeartbeatDuration: durationpb.New(0)}, codes.InvalidArgument},
+		"no end":                  {&bigtablepb.ReadChangeStreamRequest{EndTime: &timestamppb.Timestamp{Nanos: -5}}, codes.InvalidArgument},
 	} {
 		if _, _, err := s.open(x.req).next(); status.Code(err) != x.want {
 			t.Errorf("%s: %v", name, err)
@@ -423,5 +425,103 @@ func TestChangeStreamsEndWithNode(t *testing.T) {
 	}
 	if err := <-ended; status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+// rest returns the changes of a stream up to its end, or up to a heartbeat. The watermark of each message is no later than any change after it.
+func (s *streamed) rest(r *reader) (rows []string, last *bigtablepb.ReadChangeStreamResponse, token string) {
+	s.t.Helper()
+	var low time.Time
+	for {
+		m, err := r.stream.Recv()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		d := m.GetDataChange()
+		if d == nil {
+			return rows, m, token
+		}
+		if at := d.CommitTimestamp.AsTime(); at.Before(low) {
+			s.t.Errorf("the change of row %s at %v comes after the watermark %v", d.RowKey, at, low)
+		}
+		low = d.EstimatedLowWatermark.AsTime()
+		rows, token = append(rows, string(d.RowKey)), d.Token
+	}
+}
+
+// TestChangeStreamResumed: a reader that continues after the end time gets all changes until then, none of which is before a watermark.
+func TestChangeStreamResumed(t *testing.T) {
+	s := newStreamed(t)
+	began := time.Now()
+	for i := range 10 {
+		s.apply(fmt.Sprint("r", i), func(m *bigtable.Mutation) { m.Set("f", "q", 1000, make([]byte, 100<<10)) })
+	}
+	time.Sleep(2 * time.Millisecond)
+	end := timestamppb.Now()
+	time.Sleep(2 * time.Millisecond)
+	first := s.changes(s.open(&bigtablepb.ReadChangeStreamRequest{StartFrom: since(began)}), 1)[0]
+	req := after(nil, first.token)
+	req.EndTime = end
+	rows, last, _ := s.rest(s.open(req))
+	if last.GetCloseStream() == nil || len(rows) != 9 {
+		t.Errorf("got %q and %v", rows, last)
+	}
+}
+
+// TestChangeStreamEndsOfTablets (CS1): each tablet of a partition ends at the end time. A reader that continues gets all later changes, and no
+// earlier one again.
+func TestChangeStreamEndsOfTablets(t *testing.T) {
+	s := newStreamed(t)
+	c, err := client.Open(t.Context(), s.node.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Tablets().Split(t.Context(), "t", "m"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.set("z", 1)
+	s.set("z2", 1)
+	time.Sleep(2 * time.Millisecond)
+	end := timestamppb.Now()
+	time.Sleep(2 * time.Millisecond)
+	s.set("a", 3)
+	rows, _, token := s.rest(s.open(&bigtablepb.ReadChangeStreamRequest{StartFrom: since(began), EndTime: end}))
+	if !slices.Equal(rows, []string{"z", "z2"}) {
+		t.Errorf("got %q", rows)
+	}
+	if rows, _, _ := s.rest(s.open(after(nil, token))); !slices.Equal(rows, []string{"a"}) {
+		t.Errorf("then %q", rows)
+	}
+}
+
+// TestChangeStreamOfIdleRows: on a cluster with certificates, a reader of rows that do not change goes on while others of their tablet do.
+func TestChangeStreamOfIdleRows(t *testing.T) {
+	s := startSecured(t)
+	if _, err := s.admin.Tables().Alter(t.Context(), table, tables.Change{Op: tables.ChangeStream, Retention: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	ann := s.user("ann", "write", table)
+	if err := s.admin.Grants().Add(t.Context(), client.Grant{Principal: "ann", Rights: "read", Table: table}); err != nil {
+		t.Fatal(err)
+	}
+	conn := s.dial(s.nodes[0], nil)
+	ctx, cancel := context.WithTimeout(withToken(t.Context(), ann), time.Minute)
+	defer cancel()
+	stream, err := bigtablepb.NewBigtableClient(conn).ReadChangeStream(ctx, &bigtablepb.ReadChangeStreamRequest{TableName: "projects/p/instances/i/tables/" + table,
+		Partition: &bigtablepb.StreamPartition{RowRange: &bigtablepb.RowRange{StartKey: &bigtablepb.RowRange_StartKeyClosed{StartKeyClosed: []byte("b")}}}, HeartbeatDuration: durationpb.New(time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends with ctx
+		for ctx.Err() == nil {
+			_ = writeRow(ctx, conn, table, "a", "f")
+		}
+	}()
+	for range 3 {
+		if m, err := stream.Recv(); err != nil || m.GetHeartbeat() == nil {
+			t.Fatalf("got %v, %v", m, err)
+		}
 	}
 }
