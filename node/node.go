@@ -299,7 +299,6 @@ func (n *Node) openEncryption(ctx context.Context) (err error) {
 // openData opens the block store and the tablet server.
 func (n *Node) openData(ctx context.Context) (err error) {
 	n.life.enter("the block store")
-	n.background.Go(func() { n.keyHeat.Run(n.ctx, n.masterKeys) })
 	if err := n.blockStore.Open(ctx, n.masterKeys); err != nil {
 		return fmt.Errorf("open the block store: %w", err)
 	}
@@ -308,7 +307,11 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))
-	return n.tabletServer.Start(ctx)
+	if err := n.tabletServer.Start(ctx); err != nil {
+		return err
+	}
+	n.background.Go(func() { n.keyHeat.Run(n.ctx, n.masterKeys) }) // it needs the tablet servers
+	return nil
 }
 
 // Done is closed when the node has failed or was closed.
