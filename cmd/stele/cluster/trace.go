@@ -19,8 +19,9 @@ const traceLong = `Show what the nodes did for the requests of a trace, or list 
 
 A node traces the requests that take as long as its setting slow_request, one of every
 trace_sample others, chosen at random, and those whose callers sample them. It keeps 256
-of each, in memory. AFTER is the time since the trace began, or since the request arrived.
-Stages of a request may overlap; what they leave of TOOK is the request's own work.`
+of each, in memory. AFTER is the time since the trace began, or since the request
+arrived. Stages of a request may overlap; what they leave of TOOK is the request's own
+work.`
 
 const traceExample = `  stele trace
   stele trace 0af7651916cd43dd8448eb211c80319c
