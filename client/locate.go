@@ -15,8 +15,11 @@ const freshTime = time.Second
 // Locate returns the address of the server that holds a row, and the id of its node, as read from
 // METADATA within the last second. ok is false if the location cannot be found before ctx ends or
 // the tablet is unassigned. The node asker does not hold the row: a location that names it is
-// stale.
-func (c *Client) Locate(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool) {
+// stale. id is the table's id, unless it is 0: what is known of an earlier table with the name is forgotten.
+func (c *Client) Locate(ctx context.Context, table string, id uint64, row []byte, asker string) (addr, node string, ok bool) {
+	if id != 0 {
+		c.locator.setID(c.locator.table(table), id)
+	}
 	for range 2 {
 		p, err := c.locator.locate(ctx, table, row)
 		if err != nil || p.loc == nil {

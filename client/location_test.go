@@ -83,15 +83,15 @@ func TestRoundTripsOfLookups(t *testing.T) {
 	if s.RoundTrips != 3+1+1+3+5+2+5 || s.Stale != 1+2+3+3 {
 		t.Errorf("counted %+v", s)
 	}
-	if addr, node, ok := tb.client.Locate(t.Context(), "t", []byte("b"), "n0"); addr != f.cluster.addrs[3] || node != "n3" || !ok {
+	if addr, node, ok := tb.client.Locate(t.Context(), "t", 0, []byte("b"), "n0"); addr != f.cluster.addrs[3] || node != "n3" || !ok {
 		t.Errorf("row b is at %s, %s, %v", addr, node, ok)
 	}
 	f.move("t", "b", 2)
 	time.Sleep(unassignedTime) // METADATA is not read again before
-	if addr, node, ok := tb.client.Locate(t.Context(), "t", []byte("b"), "n3"); addr != f.cluster.addrs[2] || node != "n2" || !ok {
+	if addr, node, ok := tb.client.Locate(t.Context(), "t", 0, []byte("b"), "n3"); addr != f.cluster.addrs[2] || node != "n2" || !ok {
 		t.Errorf("row b, which n3 does not have, is at %s, %s, %v", addr, node, ok)
 	}
-	if _, _, ok := tb.client.Locate(t.Context(), "nosuch", []byte("b"), "n0"); ok {
+	if _, _, ok := tb.client.Locate(t.Context(), "nosuch", 0, []byte("b"), "n0"); ok {
 		t.Error("a row of an unknown table is located")
 	}
 }

@@ -148,6 +148,6 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 // neighbour returns the node that a refusal names.
 type neighbour struct{}
 
-func (neighbour) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {
+func (neighbour) Locate(_ context.Context, table string, _ uint64, _ []byte, _ string) (addr, node string, ok bool) {
 	return "10.0.0.7:7106", "n7", table == "parts"
 }

@@ -211,3 +211,37 @@ func TestTableIDTellsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestLocationOfRecreatedTable: the nodes that a request without a table's id reaches name the node that has the tablet, and not one that had it
+// in an earlier table of the name, whose rows of METADATA are kept.
+func TestLocationOfRecreatedTable(t *testing.T) {
+	t.Parallel()
+	f := form(t, 3)
+	ctx := within(t, 120*time.Second)
+	c := f.client(0)
+	for holder, at := range f.nodes {
+		if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+			t.Fatal(err)
+		}
+		for ctx.Err() == nil {
+			if _, err := c.Tablets().Move(ctx, "t", client.TabletRef{Row: "r"}, at.ID()); err == nil {
+				break
+			}
+		}
+		for i, n := range f.nodes {
+			conn, err := rpc.Dial(ctx, n.RPCAddr(), rpc.ConnConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = call(ctx, conn, api.MethodRead, (&api.ReadRequest{Table: "t", Row: []byte("r")}).Append)
+			_ = conn.Close()
+			var elsewhere *api.NotServingError
+			if errors.As(err, &elsewhere) && elsewhere.Node != at.ID() || i == holder != (err == nil) {
+				t.Errorf("table %d at node %d: node %d answers %v", holder, holder, i, err)
+			}
+		}
+		if err := c.Tables().Drop(ctx, "t"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

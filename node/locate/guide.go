@@ -9,8 +9,8 @@ import (
 // Locator locates tablets.
 type Locator interface {
 	// Locate returns the address and node id of the server of a row, other than the node asker. ok is false if it is unknown when ctx
-	// ends.
-	Locate(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool)
+	// ends. id is the table's id, or 0.
+	Locate(ctx context.Context, table string, id uint64, row []byte, asker string) (addr, node string, ok bool)
 }
 
 // Bounds of the cost of naming another node in a refusal.
@@ -36,7 +36,7 @@ func newGuide(from func() Locator) *guide {
 }
 
 // find is Locator.Locate within these bounds.
-func (g *guide) find(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool) {
+func (g *guide) find(ctx context.Context, table string, id uint64, row []byte, asker string) (addr, node string, ok bool) {
 	now := time.Now()
 	if now.UnixNano() < g.paused.Load() {
 		return "", "", false
@@ -49,7 +49,7 @@ func (g *guide) find(ctx context.Context, table string, row []byte, asker string
 	}
 	ctx, cancel := context.WithTimeout(ctx, guideTimeout)
 	defer cancel()
-	if addr, node, ok = g.from().Locate(ctx, table, row, asker); !ok && ctx.Err() != nil {
+	if addr, node, ok = g.from().Locate(ctx, table, id, row, asker); !ok && ctx.Err() != nil {
 		g.paused.Store(now.Add(guidePause).UnixNano())
 	}
 	return addr, node, ok

@@ -10,7 +10,7 @@ import (
 // silentMetadata answers nothing.
 type silentMetadata struct{ requests int }
 
-func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ string) (addr, node string, ok bool) {
+func (s *silentMetadata) Locate(ctx context.Context, _ string, _ uint64, _ []byte, _ string) (addr, node string, ok bool) {
 	s.requests++
 	<-ctx.Done()
 	return "", "", false
@@ -19,7 +19,7 @@ func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ strin
 // server has table parts.
 type server struct{}
 
-func (server) Locate(_ context.Context, table string, _ []byte, _ string) (addr, node string, ok bool) {
+func (server) Locate(_ context.Context, table string, _ uint64, _ []byte, _ string) (addr, node string, ok bool) {
 	return "10.0.0.7:7106", "n7", table == "parts"
 }
 
@@ -31,7 +31,7 @@ func TestGuideGivesUp(t *testing.T) {
 		g := newGuide(func() Locator { return from })
 		start := time.Now()
 		for range 1000 {
-			if _, _, ok := g.find(t.Context(), "t", nil, "n1"); ok {
+			if _, _, ok := g.find(t.Context(), "t", 0, nil, "n1"); ok {
 				t.Fatal("found")
 			}
 		}
@@ -40,13 +40,13 @@ func TestGuideGivesUp(t *testing.T) {
 		}
 		time.Sleep(guidePause)
 		g.from = func() Locator { return server{} }
-		if addr, node, ok := g.find(t.Context(), "parts", nil, "n1"); addr == "" || node == "" || !ok {
+		if addr, node, ok := g.find(t.Context(), "parts", 0, nil, "n1"); addr == "" || node == "" || !ok {
 			t.Errorf("later: %q, %q, %v", addr, node, ok)
 		}
 		for range guideCalls {
 			g.busy <- struct{}{}
 		}
-		if _, _, ok := g.find(t.Context(), "parts", nil, "n1"); ok {
+		if _, _, ok := g.find(t.Context(), "parts", 0, nil, "n1"); ok {
 			t.Error("one more than may ask at a time")
 		}
 	})

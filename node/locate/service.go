@@ -59,10 +59,11 @@ func (s *Service) misroutedError(err error, table string, id uint64, row []byte)
 	if !misrouted(err) {
 		return err
 	}
-	if gone := s.noTable(table, id); gone != nil {
+	current, gone := s.noTable(table, id)
+	if gone != nil {
 		return gone
 	}
-	if addr, node, ok := s.elsewhere.find(s.Ctx, table, row, s.ID()); ok {
+	if addr, node, ok := s.elsewhere.find(s.Ctx, table, current, row, s.ID()); ok {
 		return &api.NotServingError{Addr: addr, Node: node}
 	}
 	return err
@@ -84,22 +85,24 @@ func (s *Service) Misrouted(a *authz.Access, err error, name string, id uint64, 
 // noTableTimeout bounds the check that a table exists.
 const noTableTimeout = time.Second
 
-// noTable returns api.ErrNoTable if the table certainly does not exist, and *api.TableReplacedError if its id certainly differs from
-// the one in the request (0: none).
-func (s *Service) noTable(table string, id uint64) error {
+// noTable returns the id of a table, 0 if it is unknown. Errors: api.ErrNoTable if it certainly does not exist, and *api.TableReplacedError if
+// its id certainly differs from the one in the request (0: none).
+func (s *Service) noTable(table string, id uint64) (current uint64, err error) {
 	if table == metadata.Name {
-		return nil
+		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(s.Ctx, noTableTimeout)
 	defer cancel()
 	schema, _, err := namespace.ReadSchema(ctx, s.Meta.Current(), table)
 	switch {
 	case errors.Is(err, api.ErrNoTable):
-		return err
-	case err == nil && id != 0 && id != schema.ID:
-		return &api.TableReplacedError{Table: table, ID: schema.ID}
+		return 0, err
+	case err != nil:
+		return 0, nil
+	case id != 0 && id != schema.ID:
+		return 0, &api.TableReplacedError{Table: table, ID: schema.ID}
 	}
-	return nil
+	return schema.ID, nil
 }
 
 // root returns the location of the root tablet, the first of the three levels (paper §5.1). The files that it reads are mostly in
