@@ -40,13 +40,9 @@ func accessCommand(a *cli.App) *cobra.Command {
 }
 
 func restoreAccess(ctx context.Context, a *cli.App, c *client.Client, id, from string, o *outside) error {
-	d, err := o.open(ctx, from)
+	_, b, err := o.find(ctx, from, id)
 	if err != nil {
 		return err
-	}
-	b, err := d.Find(id)
-	if err != nil {
-		return explain(err, from)
 	}
 	if b.Access == nil {
 		return cli.NotFoundf(`"stele backup copy" copies them with a backup`, "backup %s has no rights, owners and quotas", id)

@@ -204,6 +204,19 @@ func (o *outside) open(ctx context.Context, from string) (*backupdir.Dir, error)
 	return d, o.apply(d)
 }
 
+// find opens a directory with the flags and returns a backup in it.
+func (o *outside) find(ctx context.Context, from, id string) (*backupdir.Dir, *backupdir.Backup, error) {
+	d, err := o.open(ctx, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := d.Find(id)
+	if err != nil {
+		return nil, nil, explain(err, from)
+	}
+	return d, b, nil
+}
+
 // jsonOfCopy is the --json form of a backup in a directory.
 func jsonOfCopy(b *backupdir.Backup) backupJSON {
 	return backupJSON{ID: b.ID, State: "copied", Created: moment(b.Created.UnixMilli()), Copied: moment(b.Copied.UnixMilli()),
@@ -260,13 +273,9 @@ func listFrom(ctx context.Context, a *cli.App, from string, o *outside) error {
 
 // describeFrom prints a backup of a directory.
 func describeFrom(ctx context.Context, a *cli.App, id, from string, o *outside) error {
-	d, err := o.open(ctx, from)
+	_, b, err := o.find(ctx, from, id)
 	if err != nil {
 		return err
-	}
-	b, err := d.Find(id)
-	if err != nil {
-		return explain(err, from)
 	}
 	return printBackup(a, jsonOfCopy(b))
 }
@@ -363,13 +372,9 @@ func orAll(d *backupdir.Dir, ids []string) ([]string, error) {
 
 // restoreFrom restores tables of a backup in a directory.
 func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, r *restoring) error {
-	d, err := r.outside.open(ctx, r.from)
+	d, b, err := r.outside.find(ctx, r.from, r.id)
 	if err != nil {
 		return err
-	}
-	b, err := d.Find(r.id)
-	if err != nil {
-		return explain(err, r.from)
 	}
 	names, err := r.choose(b.Tables)
 	if err != nil {
