@@ -138,7 +138,7 @@ func micros(name string, t *timestamppb.Timestamp) (int64, error) {
 // start opens the stream at the tokens of the request, or at its time. Errors are statuses.
 func (r *changeReader) start(req *bigtablepb.ReadChangeStreamRequest) (err error) {
 	now := time.Now()
-	r.mark = now.UnixMicro()
+	r.mark = now.Truncate(time.Millisecond).UnixMicro() // commits of a table with the granularity MILLIS have such times
 	from := client.ChangesFrom{Start: startOf(r.rows.start), End: lastOf(r.rows.end)}
 	switch f := req.StartFrom.(type) {
 	case *bigtablepb.ReadChangeStreamRequest_ContinuationTokens:
@@ -159,7 +159,7 @@ func (r *changeReader) start(req *bigtablepb.ReadChangeStreamRequest) (err error
 		if err != nil {
 			return err
 		}
-		if from.Since = time.UnixMicro(at).Truncate(time.Millisecond); from.Since.After(now) { // as the times of commits in a table with the granularity MILLIS
+		if from.Since = time.UnixMicro(at).Truncate(time.Millisecond); from.Since.After(now) {
 			return errcode.Invalid("start_time must not be in the future")
 		}
 		r.mark = from.Since.UnixMicro()

@@ -496,6 +496,31 @@ func TestChangeStreamEndsOfTablets(t *testing.T) {
 	}
 }
 
+// TestChangeStreamAfterLargeChange: a change that is too large for the port stops the readers that must send it, with the reason, and no reader from a
+// later time.
+func TestChangeStreamAfterLargeChange(t *testing.T) {
+	s := newStreamed(t)
+	c, err := client.Open(t.Context(), s.node.RPCAddr(), client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	began := time.Now()
+	if err := c.Table("t").Apply(t.Context(), client.NewRowMutation("large").SetAt("f:q", 1000, make([]byte, 12<<20))); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Millisecond)
+	later := time.Now()
+	s.set("a", 1)
+	if c := s.changes(s.open(&bigtablepb.ReadChangeStreamRequest{StartFrom: since(later)}), 1); c[0].row != "a" {
+		t.Errorf("from a later time: row %s", c[0].row)
+	}
+	_, _, err = s.open(&bigtablepb.ReadChangeStreamRequest{StartFrom: since(began)}).next()
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "start_time") {
+		t.Errorf("from before: %v", err)
+	}
+}
+
 // TestChangeStreamOfIdleRows: on a cluster with certificates, a reader of rows that do not change goes on while others of their tablet do.
 func TestChangeStreamOfIdleRows(t *testing.T) {
 	s := startSecured(t)
