@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,6 +290,38 @@ func testKilledCopies(t *testing.T, newEnv func(*testing.T) *env) {
 			}
 			if got := e.check(); !slices.Equal(got, []string{"b2"}) {
 				t.Fatalf("after the deletion of b1 there are %v", got)
+			}
+		}
+	}
+}
+
+// TestFullDisk (BD1, BD2): a copy for which a change of the directory fails, one or all from then on, as on a full disk, fails or is whole, also after
+// a power cut. It lists nothing that is not, and succeeds when there is space.
+func TestFullDisk(t *testing.T) {
+	seed := testseed.New(t)
+	for _, once := range []bool{false, true} {
+		for cut, done := int64(1), false; !done; cut++ {
+			e := newEnv(t)
+			e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
+			b := e.c.add("b2", "manifest 2", "two", "three", "four")
+			from := e.fs.Ops()
+			e.fs.SetHook(func(op vfs.Op) error {
+				if op.N == from+cut || op.N > from+cut && !once {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			err := e.copy(b)
+			done = e.fs.Ops() < from+cut
+			e.fs.SetHook(nil)
+			e.fs.ReleaseLocks()
+			e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut)))) // an fsync that failed has made nothing durable
+			if got := e.check(); !slices.Contains(got, "b1") || err == nil && len(got) != 2 {
+				t.Fatalf("without space from change %d on (once: %v): %v, and there are %v", cut, once, err, got)
+			}
+			e.mustCopy(b)
+			if got := e.check(); len(got) != 2 {
+				t.Fatalf("with space again after change %d there are %v", cut, got)
 			}
 		}
 	}
