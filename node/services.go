@@ -63,7 +63,7 @@ func (n *Node) newServices() {
 		}})
 	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, FS: n.cfg.FS, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: func() map[string]bool { return n.blockStore.Retired() }, Fail: n.life.fail})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
-		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
+		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, DiskGrowth: n.disks.Growth, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
 		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialer.Dial})
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
