@@ -111,7 +111,7 @@ func (n *Node) newServices() {
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
 		Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
 	n.keyHeat = keyheat.New(keyheat.Config{Log: n.log, FS: n.cfg.FS, Dir: filepath.Join(n.cfg.DataDirs[0], keyheat.DirName), Name: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Peers: &n.peers,
-		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
+		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Authz: n.authz, Rows: rows, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
 	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
