@@ -71,7 +71,7 @@ func (h *history) growth(now, free int64) (perDay int64, over time.Duration) {
 		}
 		of := slices.DeleteFunc(slices.Clone(all), func(s sample) bool { return s.at < now-int64(period/time.Second) })
 		if len(of) < 3 || of[len(of)-1].at-of[0].at < int64(period/time.Second)/2 {
-			break
+			continue // after a restart the last hour is not known
 		}
 		g := int64(slope(of) * 24 * 3600)
 		_, is := api.FullIn(free, g, period)

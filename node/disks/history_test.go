@@ -12,10 +12,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-const (
-	hour = 3600
-	day  = 24 * hour
-)
+const hour = 3600 // in s
 
 // filled returns a history in which used bytes are added each minute.
 func filled(used func(minute int64) int64, minutes int64) *history {
@@ -87,6 +84,12 @@ func TestHistoryAcrossRestart(t *testing.T) {
 	s.writeHistory()
 	if b, err := os.ReadFile(name); err != nil || string(b) != kept+"7300 8\n" {
 		t.Errorf("written: %q, %v", b, err)
+	}
+	for i := range int64(24) {
+		s.history.add(sample{7300 + i*hour, 1e6 * i})
+	}
+	if perDay, over := s.history.growth(7300+24*hour, 1e9); perDay < 23e6 || over != 24*time.Hour {
+		t.Errorf("%d bytes a day over %v after a restart", perDay, over)
 	}
 	for _, damaged := range []string{"x", "5 6\n5 7\n", "1 -1\n", "1\n", string(make([]byte, historyFileMax+1))} {
 		if err := os.WriteFile(name, []byte(damaged), 0o600); err != nil {
