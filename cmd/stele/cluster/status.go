@@ -182,7 +182,7 @@ func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 		under = cli.FormatCount(s.UnderReplicated)
 	}
 	figures.Add("under-replicated extents", under)
-	figures.Add("reads", fmt.Sprintf("%s rows, %s batches of scans", cli.FormatCount(s.Reads), cli.FormatCount(s.Scans)))
+	figures.Add("reads", text.Plural(s.Reads, "row")+" by key, "+cli.FormatCount(s.Scans)+" batches of scans")
 	figures.Add("writes", fmt.Sprintf("%s commits, %s stalled, %s rejected", cli.FormatCount(s.Commits), cli.FormatCount(s.Stalls), cli.FormatCount(s.Overloads)))
 	figures.Add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", cli.FormatCount(s.MinorCompactions), cli.FormatCount(s.MergingCompactions), cli.FormatCount(s.MajorCompactions)))
 	if whole.Space != nil {
