@@ -151,6 +151,14 @@ func (t Tables) alter(ctx context.Context, method string, encode func(*wire.Enco
 	return s, err
 }
 
+// Rename gives a table another name. The table keeps everything that it has: rows, grants, owner, quota, change stream and backups. It has one of
+// the names at each moment; when Rename returns, the old name is free, and requests by it fail with ErrNoTable. It requires the right to create
+// tables. Errors: ErrNoTable, ErrTableExists, ErrBadName, ErrSystemTable, ErrPermission, *AmbiguousError, and those of List.
+func (t Tables) Rename(ctx context.Context, name, to string) (*table.Schema, error) {
+	req := api.NamesRequest{Names: []string{name, to}}
+	return t.alter(ctx, api.MethodRenameTable, req.Append)
+}
+
 // Drop drops a table. No request finds it any more, and its name is free, but it is kept for a week: see Undrop. Its space is
 // freed after that, or by Purge. A table whose first tablets were not all created yet is not kept. Errors: ErrNoTable, ErrProtected, *AmbiguousError, and those of
 // List.

@@ -110,6 +110,7 @@ var requiredRights = map[string]string{
 	"meta.unwatch":         writeCluster,
 
 	"create_table":      adminCluster,
+	"rename_table":      adminCluster,
 	"undrop_table":      adminCluster,
 	"purge_table":       adminCluster,
 	"drain_node":        adminCluster,
@@ -160,7 +161,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
-	create_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
+	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup
 `)
@@ -237,7 +238,7 @@ func TestGuardsOfChanges(t *testing.T) {
 var needLeader = map[string]authz.LeaderUse{
 	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodHotTablets: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
-	api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
+	api.MethodRenameTable: authz.LeaderFirst, api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
 	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,

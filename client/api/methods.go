@@ -26,6 +26,7 @@ const (
 	MethodListTables    = "list_tables"
 	MethodDescribeTable = "describe_table"
 	MethodDropTable     = "drop_table"
+	MethodRenameTable   = "rename_table"
 	MethodUndropTable   = "undrop_table"
 	MethodPurgeTable    = "purge_table"
 	MethodListDropped   = "list_dropped_tables"
@@ -95,7 +96,7 @@ func Methods() []string {
 		MethodPing, MethodMutate, MethodMutateRows, MethodRead, MethodReadRows,
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodReadChanges, MethodRoot,
-		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
+		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodRenameTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog,

@@ -59,7 +59,7 @@ type write struct {
 // once makes one attempt. One that creates a file is made under AbsentSince, so that it does not create the file again if it arrives
 // after the caller gave it up and the file was deleted.
 func (w *write) once(ctx context.Context, again bool) (uint64, error) {
-	if w.gen != 0 {
+	if w.gen != 0 || w.o.From != "" { // a rename has the generation of the former file
 		return w.files.SetGuarded(ctx, w.path, w.data, w.gen, w.o)
 	}
 	if w.o.AbsentSince == 0 {
