@@ -15,12 +15,29 @@ import (
 // Tables returns the names of all tables by id, as they were at one moment. Dropped ones that are kept are among them: see table.IsDropped.
 func (m *Access) Tables(ctx context.Context) (map[uint64]string, error) {
 	return idsOf(func() ([]metaapi.Stat, error) { return m.List(ctx, TablesDir) }, func(at *metaapi.Stat) (uint64, error) {
-		s, _, err := ReadSchema(ctx, m.Current(), path.Base(at.Path))
-		if err != nil {
-			return 0, err
-		}
-		return s.ID, nil
+		t, err := readKnown(ctx, m.Current(), at)
+		return t.id, err
 	})
+}
+
+// knownTable is the id of a table, and the instance of the file that it was read from.
+type knownTable struct{ id, instance uint64 }
+
+// readKnown reads the id of the table whose file was listed. The error is api.ErrNoTable if that file is gone: another table may have its name.
+func readKnown(ctx context.Context, from files, at *metaapi.Stat) (knownTable, error) {
+	name := path.Base(at.Path)
+	f, err := from.Get(ctx, at.Path)
+	if errors.Is(err, metaapi.ErrNotFound) || err == nil && f.Instance != at.Instance {
+		return knownTable{}, NoSuchTable(name)
+	}
+	if err != nil {
+		return knownTable{}, err
+	}
+	s, err := decodeSchema(name, f.Data)
+	if err != nil {
+		return knownTable{}, err
+	}
+	return knownTable{s.ID, f.Instance}, nil
 }
 
 // SchemaOf returns the schema of a table, which may be METADATA.
