@@ -77,6 +77,7 @@ var requiredRights = map[string]string{
 	"slow_requests":    readCluster,
 	"traces":           readCluster,
 	"audit_log":        adminCluster,
+	"log_lines":        readCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,

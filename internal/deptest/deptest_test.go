@@ -176,6 +176,7 @@ var services = map[string][]string{
 	"auditlog":     {"authz", "method", "reply"},
 	"otlp":         {},
 	"slowlog":      {"authz", "method", "reply"},
+	"recentlog":    {"authz", "method", "reply"},
 	"activity":     {"authz", "method", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},
 	"tabletadmin":  {"authz", "command", "members", "metarows", "method", "namespace", "peers", "reply"},
