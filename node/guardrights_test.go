@@ -41,6 +41,7 @@ var requiredRights = map[string]string{
 	"revoke":      forUsers, // likewise
 	"list_grants": forUsers, // likewise, or the user's own
 	"usage":       forUsers, // likewise
+	"hot_tablets": forUsers, // of the tables that the user may read as a whole
 
 	"mutate":            perRow,
 	"mutate_rows":       perRow,
@@ -151,7 +152,7 @@ var nodeMethods = strings.Fields(`
 	security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
-	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.held tablet.load tablet.merge
+	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.heat_sums tablet.held tablet.load tablet.merge
 	tablet.snapshot tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 
@@ -235,7 +236,7 @@ func TestGuardsOfChanges(t *testing.T) {
 
 // needLeader are the methods that fail at once while the lock service has no leader.
 var needLeader = map[string]authz.LeaderUse{
-	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
+	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodHotTablets: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
 	api.MethodRenameTable: authz.LeaderFirst, api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
 	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,

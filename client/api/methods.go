@@ -74,6 +74,8 @@ const (
 	MethodUsage   = "usage"
 	MethodKeyHeat = "key_heat"
 
+	MethodHotTablets = "hot_tablets"
+
 	MethodSetQuota    = "set_quota"
 	MethodListQuotas  = "list_quotas"
 	MethodRemoveQuota = "remove_quota"
@@ -103,7 +105,7 @@ func Methods() []string {
 		MethodRotateAuthority, MethodAuthorityStatus,
 		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
-		MethodUsage, MethodKeyHeat, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
+		MethodUsage, MethodKeyHeat, MethodHotTablets, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
