@@ -145,6 +145,7 @@ func (e *env) dir() *Dir {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	d.recordBytes = 1
 	return d
 }
 
@@ -167,7 +168,7 @@ func (e *env) mustCopy(b *client.Backup) {
 func (e *env) check() (listed []string) {
 	e.t.Helper()
 	d := e.dir()
-	all, err := d.List()
+	all, err := d.List(e.t.Context())
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -216,14 +217,14 @@ func testCopy(t *testing.T, newEnv func(*testing.T) *env) {
 	if got := e.check(); !slices.Equal(got, []string{"b1", "b2"}) {
 		t.Errorf("listed: %v", got)
 	}
-	if left, err := e.dir().Unfinished(); len(left) > 0 || err != nil {
+	if left, err := e.dir().Unfinished(t.Context()); len(left) > 0 || err != nil {
 		t.Errorf("unfinished: %v, %v", left, err)
 	}
-	b, err := e.dir().Find("b2")
+	b, err := e.dir().Find(t.Context(), "b2")
 	if err != nil || b.Created.UnixMilli() != 1000 || !slices.Equal(b.Tables, []string{"t"}) || b.Bytes == 0 || len(b.Files) != 4 {
 		t.Errorf("found %+v, %v", b, err)
 	}
-	if _, err := e.dir().Find("../b2"); !errors.Is(err, ErrNoBackup) {
+	if _, err := e.dir().Find(t.Context(), "../b2"); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("an id with a path: %v", err)
 	}
 	if _, err := Create(e.fs, "/elsewhere/backups", nil); err == nil {
@@ -285,7 +286,7 @@ func testKilledCopies(t *testing.T, newEnv func(*testing.T) *env) {
 			if got := e.check(); len(got) != 2 {
 				t.Fatalf("after a cut at change %d and another copy there are %v", cut, got)
 			}
-			if _, err := e.dir().Delete("b1"); err != nil {
+			if _, err := e.dir().Delete(t.Context(), "b1"); err != nil {
 				t.Fatal(err)
 			}
 			if got := e.check(); !slices.Equal(got, []string{"b2"}) {
@@ -333,7 +334,7 @@ func (e *env) interrupt(b *client.Backup) {
 	d, files := e.dir(), e.c.backups[b.ID]
 	last := sourceEnd{e.c, files[len(files)-1].ID, func() {
 		for {
-			if all, err := d.readPartial(b.ID); err != nil || len(all) == len(files)-1 {
+			if all, err := d.readPartial(e.t.Context(), b.ID); err != nil || len(all) == len(files)-1 {
 				return
 			}
 			runtime.Gosched()
@@ -397,17 +398,17 @@ func testDelete(t *testing.T, newEnv func(*testing.T) *env) {
 			}
 			return nil
 		})
-		_, err := (&Dir{fs: e.fs, path: "/nfs/backups", key: e.key}).Delete("b1")
+		_, err := In(&directory{e.fs, "/nfs/backups"}, e.key).Delete(t.Context(), "b1")
 		done = err == nil
 		e.fs.SetHook(nil)
 		e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut))))
 		if got := e.check(); !slices.Contains(got, "b2") || !slices.Contains(got, "b3") {
 			t.Fatalf("after a cut at change %d there are %v", cut, got)
 		}
-		if _, err := e.dir().Delete("b3"); err != nil {
+		if _, err := e.dir().Delete(t.Context(), "b3"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.dir().Delete("b1"); err != nil && !errors.Is(err, ErrNoBackup) {
+		if _, err := e.dir().Delete(t.Context(), "b1"); err != nil && !errors.Is(err, ErrNoBackup) {
 			t.Fatal(err)
 		}
 		if got := e.objects(); got != 3 && got != 3+1 { // that of b4 may not have been durable
@@ -422,7 +423,7 @@ func TestDeleteKeepsUnfinished(t *testing.T) {
 	e.mustCopy(e.c.add("b1", "manifest 1", "one"))
 	b2 := e.c.add("b2", "manifest 2", "one", "two")
 	e.interrupt(b2)
-	if freed, err := e.dir().Delete("b1"); err != nil || freed.Objects != 1 || freed.Bytes != int64(len("manifest 1")) {
+	if freed, err := e.dir().Delete(t.Context(), "b1"); err != nil || freed.Objects != 1 || freed.Bytes != int64(len("manifest 1")) {
 		t.Errorf("the first deletion frees %+v, %v", freed, err)
 	}
 	e.c.reads = 0
@@ -432,7 +433,7 @@ func TestDeleteKeepsUnfinished(t *testing.T) {
 	}
 	b3 := e.c.add("b3", "manifest 3", "three")
 	e.interrupt(b3)
-	if freed, err := e.dir().Delete("b3"); err != nil || freed.Objects != 1 {
+	if freed, err := e.dir().Delete(t.Context(), "b3"); err != nil || freed.Objects != 1 {
 		t.Errorf("the second deletion frees %+v, %v", freed, err)
 	}
 	if got := e.check(); !slices.Equal(got, []string{"b2"}) {
@@ -463,7 +464,7 @@ func TestBusy(t *testing.T) {
 	b := e.c.add("b1", "manifest 1", "one", "two")
 	d, busy := e.dir(), &BusyError{}
 	refused := sourceFunc{e.c, func() {
-		if _, err := d.Delete("b0"); !errors.As(err, &busy) {
+		if _, err := d.Delete(e.t.Context(), "b0"); !errors.As(err, &busy) {
 			t.Errorf("a deletion meanwhile: %v", err)
 		}
 		if err := e.copy(e.c.add("b2", "manifest 2")); !errors.As(err, &busy) {
@@ -519,13 +520,13 @@ func testDamage(t *testing.T, newEnv func(*testing.T) *env) {
 	e := newEnv(t)
 	e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
 	e.mustCopy(e.c.add("b0", "manifest 0"))
-	b, err := e.dir().Find("b1")
+	b, err := e.dir().Find(t.Context(), "b1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{e.dir().manifestName("b1")}
+	names := []string{e.dir().store.Location(manifestName("b1"))}
 	for i := range b.Files {
-		names = append(names, e.dir().objectName(b.Files[i].SHA256))
+		names = append(names, e.dir().store.Location(objectName(b.Files[i].SHA256)))
 	}
 	whole := e.fs
 	for _, name := range names {
@@ -573,8 +574,8 @@ func (e *env) damaged(what, name string) {
 		e.t.Fatalf("an import that failed leaves %d staged blobs", len(e.c.staged))
 	}
 	before := e.objects()
-	_, err = d.Find("b1")
-	if _, deleteErr := d.Delete("b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
+	_, err = d.Find(e.t.Context(), "b1")
+	if _, deleteErr := d.Delete(e.t.Context(), "b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
 		e.t.Fatalf("with %s %s a deletion ends with %v", what, name, deleteErr)
 	}
 }

@@ -55,7 +55,7 @@ type staging struct {
 // Import copies a backup into a cluster, for a day, and returns its id there. Errors: ErrNoBackup, *CorruptError, *FormatError, those of
 // client.Blobs.PutStaged and client.Backups.Import, ctx's. After an error the cluster has none of it.
 func (d *Dir) Import(ctx context.Context, to Target, id string, p *Progress) (imported string, err error) {
-	b, err := d.Find(id)
+	b, err := d.Find(ctx, id)
 	if err != nil {
 		return "", err
 	}

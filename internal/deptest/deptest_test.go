@@ -75,6 +75,7 @@ var only = []struct{ path, part, why string }{
 	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node interprets"},
 	{"github.com/spf13/cobra", "cmd", "only commands know flags"},
 	{"google.golang.org/grpc", "gateway", "the other packages speak the cluster's own protocol"},
+	{"github.com/minio/minio-go/v7", "internal", "backups know objects by their names (internal/s3store)"},
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 

@@ -24,8 +24,8 @@ they protect from mistaken changes and drops, not from the loss of the cluster. 
 copy no data. A backup keeps the immutable files that a table has at that time, which
 takes seconds and no space at first, and more as the table changes.
 
-With --to and --from, backups are copied to a directory outside the cluster, and restored
-from there, also into another cluster.`,
+With --to and --from, backups are copied to a directory or a bucket outside the cluster,
+and restored from there, also into another cluster.`,
 		Example: `  stele backup create webtable --keep 7d
   stele backup list
   stele backup restore 20261127-194512-3f9a01 --as webtable-old
@@ -45,7 +45,7 @@ Tables can be used meanwhile.
 The cluster makes the backup: if the command is interrupted, it goes on. It is kept until
 it is deleted, or for the time of --keep.
 
-With --to it is also copied to a directory outside the cluster: see "stele backup copy".
+With --to it is also copied out of the cluster, to a directory or a bucket: see "stele backup copy".
 Without --keep, the backup inside the cluster is then deleted.`
 
 const createExample = `  stele backup create webtable
@@ -83,7 +83,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "make a backup of all tables")
 	o.flags(cmd)
-	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster")
+	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster, or to s3://BUCKET/PREFIX")
 	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is made")
 	f.Var((*cli.PositiveDurationFlag)(&keep), "keep", "delete the backup after this `duration` (default: keep it until it is deleted)")
 	return cmd
@@ -193,7 +193,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the backups",
-		Long: `List the backups in the cluster, the oldest first, or with --from those in a directory.
+		Long: `List the backups in the cluster, the oldest first, or with --from those outside it.
 The caller needs the right read on the cluster. --from needs no cluster.`,
 		Example: `  stele backup list
   stele backup list --json
@@ -211,7 +211,7 @@ The caller needs the right read on the cluster. --from needs no cluster.`,
 		},
 	}
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }
 
@@ -269,7 +269,7 @@ func describeCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }
 
@@ -293,7 +293,7 @@ served within seconds.
 
 The new table has the schema of that time. Its rights and owner are those of a new table.
 
-With --from the backup is in a directory, and all of it is uploaded first, also if the
+With --from the backup is outside it, and all of it is uploaded first, also if the
 cluster is another one than that of the backup, or has another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
@@ -391,8 +391,8 @@ func deleteCommand(a *cli.App) *cobra.Command {
 		Aliases: []string{"rm"},
 		Short:   "Delete backups",
 		Long: `Delete backups, or cancel those that are being made. Restored tables are not affected.
-Space is freed by the next garbage collections. In a directory it is freed at once, and
-unfinished copies can be deleted, too.`,
+Space is freed by the next garbage collections. Outside the cluster it is freed at once,
+and unfinished copies can be deleted, too.`,
 		Example: `  stele backup delete 20261127-194512-3f9a01
   stele backup delete 20261127-194512-3f9a01 --from /mnt/backups`,
 		Args: cobra.MinimumNArgs(1),
@@ -412,6 +412,6 @@ unfinished copies can be deleted, too.`,
 		},
 	}
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }
