@@ -212,3 +212,36 @@ func TestRestoreTimeRefused(t *testing.T) {
 		t.Errorf("of a table that was deleted: %v", err)
 	}
 }
+
+// TestRestoreToTimeFailover (BU6): the master dies while it makes a backup for a time, twice. The next one makes it, and each operand counts once.
+func TestRestoreToTimeFailover(t *testing.T) {
+	t.Parallel()
+	f := newBackupCluster(t, 3)
+	f.await(0, "three voters", votersAlive(3))
+	awaitAllLogReplicas(t, f.testCluster)
+	f.c = good(client.Open(f.ctx, f.addrs[0]+","+f.addrs[1]+","+f.addrs[2], client.Config{RetryTimeMax: 30 * time.Second}))
+	t.Cleanup(func() { f.c.Close() })
+	x := newTimed(f)
+	for range 50 {
+		x.step()
+	}
+	b := x.backup("t")
+	for i := range 150 {
+		x.step()
+		if i%30 == 0 {
+			x.tablets()
+			x.record()
+		}
+	}
+	for i := range 2 {
+		made := good(x.c.Backups().CreateAt(x.ctx, time.Hour, b.ID, "t", x.at[i+2]))
+		m := f.master()
+		f.stop(m)
+		good(x.c.Backups().Wait(x.ctx, made))
+		f.start(m)
+		f.await(m, "three voters again", votersAlive(3))
+		awaitAllLogReplicas(t, f.testCluster)
+		good(x.c.Backups().Restore(x.ctx, made, "t", made))
+		x.same(made, i+2)
+	}
+}
