@@ -25,6 +25,10 @@ type (
 	// KeyHeat has the operations on the rows of a table by ranges of rows and intervals, and KeyHeatRequest what to ask for.
 	KeyHeat        = api.KeyHeat
 	KeyHeatRequest = api.KeyHeatRequest
+	// HotTabletList has the tablets with the most operations, HotTablet is one of them, and HotTabletsRequest what to ask for.
+	HotTabletList     = api.HotTabletList
+	HotTablet         = api.HotTablet
+	HotTabletsRequest = api.HotTabletsRequest
 	// DroppedTable is a dropped table that is kept.
 	DroppedTable = api.DroppedTable
 )
@@ -60,6 +64,13 @@ func (t Tables) Describe(ctx context.Context, name string) (*TableInfo, error) {
 func (t Tables) KeyHeat(ctx context.Context, r *KeyHeatRequest) (*KeyHeat, error) {
 	k := &api.KeyHeat{}
 	return k, t.calls.do(ctx, &call{method: api.MethodKeyHeat, safe: true, encode: r.Append, decode: k.Decode})
+}
+
+// Hot returns the tablets with the most operations on rows in a period, the hottest first, of the tables that the caller may read as a whole.
+// METADATA is not among them. Errors: ErrLimit, and those of List.
+func (t Tables) Hot(ctx context.Context, r *HotTabletsRequest) (*HotTabletList, error) {
+	l := &api.HotTabletList{}
+	return l, t.calls.do(ctx, &call{method: api.MethodHotTablets, safe: true, encode: r.Append, decode: l.Decode})
 }
 
 // Usage returns the disk space and memory that a table uses, by family; an empty name selects all
@@ -138,6 +149,14 @@ func (t Tables) alter(ctx context.Context, method string, encode func(*wire.Enco
 	}
 	err = t.calls.do(ctx, &k)
 	return s, err
+}
+
+// Rename gives a table another name. The table keeps everything that it has: rows, grants, owner, quota, change stream and backups. It has one of
+// the names at each moment; when Rename returns, the old name is free, and requests by it fail with ErrNoTable. It requires the right to create
+// tables. Errors: ErrNoTable, ErrTableExists, ErrBadName, ErrSystemTable, ErrPermission, *AmbiguousError, and those of List.
+func (t Tables) Rename(ctx context.Context, name, to string) (*table.Schema, error) {
+	req := api.NamesRequest{Names: []string{name, to}}
+	return t.alter(ctx, api.MethodRenameTable, req.Append)
 }
 
 // Drop drops a table. No request finds it any more, and its name is free, but it is kept for a week: see Undrop. Its space is

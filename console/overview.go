@@ -21,6 +21,7 @@ type overview struct {
 	Unserved        int64
 	Under           string
 	Disk            bar
+	Forecast        string // when the disks are full
 	DiskKnown       bool
 	Table           nodeTable
 	Charts          []chart
@@ -47,14 +48,14 @@ func overviewPage(ctx context.Context, q *query) (*content, error) {
 	if x.Unserved > 0 {
 		x.Hint = unservedHint
 	}
-	var capacity, free int64
 	for i := range nodes {
 		if nodes[i].State == api.NodeAlive {
 			x.Alive++
-			capacity, free = capacity+nodes[i].CapacityBytes, free+nodes[i].FreeBytes
 		}
 	}
-	x.Disk, x.DiskKnown = usedBar(capacity-free, capacity), capacity > 0
+	if s := whole.Space; s != nil {
+		x.Disk, x.DiskKnown, x.Forecast = usedBar(s.Total-s.Free, s.Total), true, s.Forecast()
+	}
 	if schemas, err := q.Tables().List(ctx); err == nil {
 		n := int64(len(schemas))
 		x.Tables = orUnknown(&n)

@@ -41,6 +41,7 @@ var requiredRights = map[string]string{
 	"revoke":      forUsers, // likewise
 	"list_grants": forUsers, // likewise, or the user's own
 	"usage":       forUsers, // likewise
+	"hot_tablets": forUsers, // of the tables that the user may read as a whole
 
 	"mutate":            perRow,
 	"mutate_rows":       perRow,
@@ -109,6 +110,7 @@ var requiredRights = map[string]string{
 	"meta.unwatch":         writeCluster,
 
 	"create_table":      adminCluster,
+	"rename_table":      adminCluster,
 	"undrop_table":      adminCluster,
 	"purge_table":       adminCluster,
 	"drain_node":        adminCluster,
@@ -150,7 +152,7 @@ var nodeMethods = strings.Fields(`
 	security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
-	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.held tablet.load tablet.merge
+	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.heat_sums tablet.held tablet.load tablet.merge
 	tablet.snapshot tablet.snapshot_changes tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 
@@ -159,7 +161,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
-	create_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
+	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup
 `)
@@ -234,9 +236,9 @@ func TestGuardsOfChanges(t *testing.T) {
 
 // needLeader are the methods that fail at once while the lock service has no leader.
 var needLeader = map[string]authz.LeaderUse{
-	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
+	api.MethodRoot: authz.LeaderThroughout, api.MethodListTables: authz.LeaderThroughout, api.MethodHotTablets: authz.LeaderThroughout, api.MethodDescribeTable: authz.LeaderThroughout,
 	api.MethodCreateTable: authz.LeaderFirst, api.MethodDropTable: authz.LeaderFirst, api.MethodSetFamily: authz.LeaderFirst, api.MethodDropFamily: authz.LeaderFirst,
-	api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
+	api.MethodRenameTable: authz.LeaderFirst, api.MethodUndropTable: authz.LeaderFirst, api.MethodPurgeTable: authz.LeaderFirst, api.MethodListDropped: authz.LeaderThroughout,
 	api.MethodAlterTable: authz.LeaderFirst, api.MethodClearRows: authz.LeaderFirst,
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,

@@ -3,6 +3,7 @@ package node_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,5 +96,73 @@ func TestKeyHeatRights(t *testing.T) {
 	}
 	if _, err := admin.Tables().KeyHeat(ctx, &client.KeyHeatRequest{Table: "METADATA", Since: time.Hour}); err != nil {
 		t.Errorf("of METADATA: %v", err)
+	}
+}
+
+// TestHotTablets: the hottest tablets come first, on whichever node they are, with the operations before a split and a move. Of a table of which the
+// caller may not read all, nothing is returned.
+func TestHotTablets(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureTestCluster(t, 3)
+	for i := range f.cfgs {
+		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
+	}
+	f.startAll()
+	ctx := within(t, 120*time.Second)
+	admin := f.client(0)
+	for _, name := range []string{"t", "u", "idle"} {
+		if _, err := admin.Tables().CreateSplit(ctx, name, []string{"row5"}, table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "g"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, row string, n int) {
+		for range n {
+			if err := admin.Table(name).Apply(ctx, client.NewRowMutation(row).Set("f:q", []byte("value"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("t", "row2", 60)
+	write("t", "row4", 30)
+	write("t", "row7", 20)
+	write("u", "row9", 40)
+	if _, err := admin.Tablets().Split(ctx, "t", "row2"); err != nil {
+		t.Fatal(err)
+	}
+	hot := func(c *client.Client, r client.HotTabletsRequest) (ops []int64, l *client.HotTabletList) {
+		t.Helper()
+		l, err := c.Tables().Hot(ctx, &r)
+		if err != nil || len(l.Silent) > 0 {
+			t.Fatal(l, err)
+		}
+		for _, h := range l.Tablets {
+			if ops = append(ops, h.Writes); h.Reads != 0 || h.Node == "" || h.Table == "idle" {
+				t.Errorf("%+v", h)
+			}
+		}
+		return ops, l
+	}
+	ops, l := hot(admin, client.HotTabletsRequest{})
+	if !slices.Equal(ops, []int64{60, 40, 30, 20}) || l.Ops != 150 || string(l.Tablets[0].End) != "row2" || l.Tablets[1].Table != "u" || string(l.Tablets[2].Start) != "row2" {
+		t.Errorf("%v of %d: %+v", ops, l.Ops, l.Tablets)
+	}
+	if ops, _ := hot(f.client(1), client.HotTabletsRequest{Most: 2}); !slices.Equal(ops, []int64{60, 40}) {
+		t.Errorf("the first two: %v", ops)
+	}
+	ann := f.clientAs(2, client.Config{Credential: f.user(admin, "ann")})
+	for _, test := range []struct {
+		grant client.Grant
+		want  []int64
+	}{
+		{client.Grant{Table: "idle", Rights: "admin"}, nil}, {client.Grant{Table: "t", Family: "f", Rights: "read"}, nil}, {client.Grant{Table: "u", Rights: "read"}, []int64{40}},
+		{client.Grant{Rights: "monitor"}, []int64{40}}, {client.Grant{Rights: "read"}, []int64{60, 40, 30, 20}},
+	} {
+		test.grant.Principal = "ann"
+		if err := admin.Grants().Add(ctx, test.grant); err != nil {
+			t.Fatal(err)
+		}
+		if ops, l := hot(ann, client.HotTabletsRequest{}); !slices.Equal(ops, test.want) || len(ops) == 0 && l.Ops != 0 || len(ops) == 1 && l.Ops != 40 {
+			t.Errorf("with %+v: %v of %d", test.grant, ops, l.Ops)
+		}
 	}
 }

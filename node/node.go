@@ -255,6 +255,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	}
 	n.candidate.Start(n.voter.ForMaster(), n.members, n.tabletsForMaster())
 	n.disks.Watch()
+	n.disks.Observe()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.removed.Watch)
 	n.background.Go(n.removed.Follow)

@@ -63,7 +63,7 @@ func (n *Node) newServices() {
 		}})
 	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, FS: n.cfg.FS, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: func() map[string]bool { return n.blockStore.Retired() }, Fail: n.life.fail})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
-		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
+		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, DiskGrowth: n.disks.Growth, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
 		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialer.Dial})
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
@@ -111,7 +111,7 @@ func (n *Node) newServices() {
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
 		Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
 	n.keyHeat = keyheat.New(keyheat.Config{Log: n.log, FS: n.cfg.FS, Dir: filepath.Join(n.cfg.DataDirs[0], keyheat.DirName), Name: n.cfg.Name, ID: n.self.ID, Catalog: &n.catalog, Peers: &n.peers,
-		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
+		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Authz: n.authz, Rows: rows, Users: n.tabletServer.Users, Metadata: n.tabletServer.Metadata})
 	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.self.ID, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
 		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletServer.Of, Find: n.members.Find})
 	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,

@@ -72,6 +72,12 @@ func TestSystemFiles(t *testing.T) {
 			}
 		}
 	}
+	for _, o := range []metaapi.SetOptions{{From: "/ids", FromGeneration: 1}, {From: "/master", FromGeneration: 1}, {From: "/root", FromGeneration: 1}} {
+		var refused *metaapi.SystemFileError
+		if _, err := client.Set(ctx, "/renamed", nil, 0, o); !errors.As(err, &refused) || refused.Path != o.From {
+			t.Errorf("rename of %s by a client: %v", o.From, err)
+		}
+	}
 	if f, err := client.GetStale(ctx, namespace.ClusterPath); err != nil || len(f.Data) == 0 {
 		t.Errorf("a client reads %q (%v)", f.Data, err)
 	}

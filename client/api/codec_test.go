@@ -49,6 +49,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *KeyHeatRequest:
 		err = r.Decode(d, n, nil)
+	case *HotTabletsRequest:
+		err = r.Decode(d, n)
 	case *ClearRowsRequest:
 		err = r.Decode(d, n, nil)
 	case *NamesRequest:
@@ -148,6 +150,8 @@ func goldenRequests() []struct {
 		{"scan_open of a set", &ScanOpenRequest{Table: "t", BatchRows: 5, Rows: table.NewRowSet([]table.RowRange{{Start: []byte("m")}, table.RowKeyRange([]byte("k")), {Start: []byte("a"), End: []byte("c")}})},
 			"92 a174 82 aa62617463685f726f777305 a4726f7773 93 92c40161c40163 c4016b 92c4016dc0"},
 		{"key_heat", &KeyHeatRequest{Table: "t", Since: time.Hour, UntilMS: 5, Prefix: []byte("m"), Rows: 9}, "92 a174 84 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a6707265666978c4016d a4726f7773 09"},
+		{"hot_tablets", &HotTabletsRequest{}, "90"},
+		{"hot_tablets", &HotTabletsRequest{Since: time.Hour, UntilMS: 5, Most: 9}, "91 83 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a46d6f7374 09"},
 		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},
 		{"root", &NamesRequest{Names: []string{"web"}}, "91 a3776562"},
 		{"scan_next", &ScanNextRequest{Cursor: 1 << 40}, "91 cf0000010000000000"},
@@ -508,7 +512,7 @@ func TestAdministrationRoundTrips(t *testing.T) {
 		t.Errorf("schemas: %v, %v", got, err)
 	}
 	nodes := []NodeInfo{
-		{"n1", "one", "a", "h:1", "h:2", "h:3", "v1", NodeAlive, 1.5, true, true, true, true, true, 1 << 40, 3, 0.25},
+		{"n1", "one", "a", "h:1", "h:2", "h:3", "v1", NodeAlive, 1.5, true, true, true, true, true, 1 << 40, 3, -7, 3600, 0.25},
 		{ID: "n2", State: NodeLeft, FreeBytes: 1},
 	}
 	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, nodes) }))

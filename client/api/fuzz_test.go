@@ -48,6 +48,7 @@ func FuzzRead(f *testing.F)            { fuzzRequest[ReadRequest](f) }
 func FuzzReadRows(f *testing.F)        { fuzzRequest[ReadRowsRequest](f) }
 func FuzzScanOpen(f *testing.F)        { fuzzRequest[ScanOpenRequest](f) }
 func FuzzKeyHeat(f *testing.F)         { fuzzRequest[KeyHeatRequest](f) }
+func FuzzHotTablets(f *testing.F)      { fuzzRequest[HotTabletsRequest](f) }
 func FuzzSampleRowKeys(f *testing.F)   { fuzzRequest[SampleRowKeysRequest](f) }
 func FuzzScanNext(f *testing.F)        { fuzzRequest[ScanNextRequest](f) }
 func FuzzCheckAndMutate(f *testing.F)  { fuzzRequest[CheckAndMutateRequest](f) }

@@ -26,6 +26,7 @@ const (
 	MethodListTables    = "list_tables"
 	MethodDescribeTable = "describe_table"
 	MethodDropTable     = "drop_table"
+	MethodRenameTable   = "rename_table"
 	MethodUndropTable   = "undrop_table"
 	MethodPurgeTable    = "purge_table"
 	MethodListDropped   = "list_dropped_tables"
@@ -73,6 +74,8 @@ const (
 	MethodUsage   = "usage"
 	MethodKeyHeat = "key_heat"
 
+	MethodHotTablets = "hot_tablets"
+
 	MethodSetQuota    = "set_quota"
 	MethodListQuotas  = "list_quotas"
 	MethodRemoveQuota = "remove_quota"
@@ -93,7 +96,7 @@ func Methods() []string {
 		MethodPing, MethodMutate, MethodMutateRows, MethodRead, MethodReadRows,
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodReadChanges, MethodRoot,
-		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodDropTable,
+		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodRenameTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
 		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog,
@@ -102,7 +105,7 @@ func Methods() []string {
 		MethodRotateAuthority, MethodAuthorityStatus,
 		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
-		MethodUsage, MethodKeyHeat, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
+		MethodUsage, MethodKeyHeat, MethodHotTablets, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,

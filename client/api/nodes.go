@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/steledb/stele/internal/wire"
 )
@@ -37,8 +38,24 @@ type NodeInfo struct {
 
 	CapacityBytes int64 `json:"capacity_bytes"` // of its disks
 	FreeBytes     int64 `json:"free_bytes"`
+	// DiskGrowthBytes is by how much the used space of its disks grows in a day, as it did in the last DiskGrowthOverS seconds: an hour, a
+	// day or a week. DiskGrowthOverS is 0 if that is not known yet, as by nodes of older versions.
+	DiskGrowthBytes int64 `json:"disk_growth_bytes"`
+	DiskGrowthOverS int64 `json:"disk_growth_over_s"`
 	// Load is the fraction of the node's capacity in use: 0 is idle, 1 is full.
 	Load float64 `json:"load"`
+}
+
+// growthTrust is how many times as long as it was observed a growth is trusted to go on.
+const growthTrust = 24
+
+// FullIn returns when free bytes are used up by a growth, in bytes a day, that was observed over a period. It is not known if that is
+// more than 24 times the period away: a load of an hour foretells the next night, not the next month.
+func FullIn(free, perDay int64, over time.Duration) (in time.Duration, known bool) {
+	if perDay <= 0 || float64(free)/float64(perDay) > growthTrust*over.Hours()/24 {
+		return 0, false
+	}
+	return time.Duration(float64(free) / float64(perDay) * 24 * float64(time.Hour)), true
 }
 
 // FindNode returns the node with that id, or else the only one with that name. It returns
@@ -69,6 +86,7 @@ func (n *NodeInfo) fields() fields {
 		{"version", &n.Version}, {"state", &n.State},
 		{"voter", &n.Voter}, {"leader", &n.Leader}, {"master", &n.Master}, {"draining", &n.Draining}, {"self", &n.Self},
 		{"since_s", &n.SinceSeconds}, {"capacity_bytes", &n.CapacityBytes}, {"free_bytes", &n.FreeBytes}, {"load", &n.Load},
+		{"disk_growth_bytes", &n.DiskGrowthBytes}, {"disk_growth_over_s", &n.DiskGrowthOverS},
 	}
 }
 

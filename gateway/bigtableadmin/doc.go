@@ -9,7 +9,8 @@
 //
 // # Departures from Google's service
 //
-// Tables that other programs have created have the granularity MICROS.
+// Tables that other programs have created have the granularity MICROS. The hotness of a tablet is its share of the operations on rows, not of a
+// processor.
 //
 // # Nouns
 //

@@ -24,6 +24,7 @@ type Tables interface {
 	Undrop(ctx context.Context, ref client.DroppedRef, as string) (*table.Schema, error)
 	ClearRows(ctx context.Context, name, start, end string) error
 	ClearPrefix(ctx context.Context, name, prefix string) error
+	Hot(ctx context.Context, r *client.HotTabletsRequest) (*client.HotTabletList, error)
 }
 
 var _ Tables = client.Tables{}

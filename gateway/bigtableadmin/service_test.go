@@ -28,6 +28,7 @@ type fakeCluster struct {
 	splits []string // of the last table created with some
 	// cleared are the ranges of rows that were deleted.
 	cleared []string
+	hot     *client.HotTabletsRequest // the last one
 }
 
 func (f *fakeCluster) service() *Service {

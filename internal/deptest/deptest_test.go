@@ -168,7 +168,7 @@ var services = map[string][]string{
 	"tokenauth":    {"advertise", "authz", "hostgate", "method"},
 	"bigtableport": {"actfor", "advertise", "authz", "tokenauth"},
 	"signin":       {"actfor", "advertise", "authz", "certs"},
-	"keyheat":      {"authz", "method", "namespace", "peers", "reply"},
+	"keyheat":      {"authz", "metarows", "method", "namespace", "peers", "reply"},
 	"usage":        {"authz", "metarows", "method", "metric", "namespace", "peers", "reply"},
 	"users":        {"authz", "certs", "changes", "method", "namespace", "reply"},
 	"assign":       {"backup", "command", "metarows", "namespace", "roots"},

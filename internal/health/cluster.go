@@ -35,6 +35,18 @@ type Cluster struct {
 	// Unreachable lists the nodes that membership lists as alive and that did not answer.
 	Unreachable []UnreachableNode `json:"unreachable"`
 	UsedUp      []ExhaustedQuota  `json:"used_up_quotas"`
+	Space       *Space            `json:"disk_space"` // nil if unknown
+}
+
+// Space is the space on the disks of all nodes that are alive, in bytes.
+type Space struct {
+	Total int64 `json:"total_bytes"`
+	Free  int64 `json:"free_bytes"`
+	// GrowthPerDay is by how much the used space grows in a day, as it did in the last OverS seconds; 0 of them if that is not known.
+	GrowthPerDay int64 `json:"growth_bytes"`
+	OverS        int64 `json:"growth_over_s"`
+	// FullInS is when the disks are full if it goes on so, in seconds; nil if they do not fill, or not within 24 times OverS.
+	FullInS *float64 `json:"full_in_s"`
 }
 
 // UnreachableNode is a node that membership lists as alive and that did not answer.
@@ -130,6 +142,9 @@ func (x *Cluster) add(a *answers) {
 			j.Tablets = &count
 		}
 		x.Nodes = append(x.Nodes, j)
+	}
+	if a.nodesErr == nil {
+		x.Space = spaceOf(a.nodes)
 	}
 	if a.storeErr == nil {
 		x.addStore(a.store)

@@ -14,7 +14,7 @@ import (
 // unservedShown is the number of unserved tablets that Problems describes.
 const unservedShown = 5
 
-// Problems returns a line for each problem of tablets, nodes and quotas, and for each unknown.
+// Problems returns a line for each problem of tablets, nodes, quotas and disks, and for each unknown.
 func (x *Cluster) Problems() (all []string) {
 	all = x.unservedLines()
 	if x.Unassigned != nil && *x.Unassigned > x.NotServed() {
@@ -34,6 +34,9 @@ func (x *Cluster) Problems() (all []string) {
 	}
 	for _, q := range x.UsedUp {
 		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, text.Size(q.Used), text.Size(q.Limit)))
+	}
+	if p := x.Space.problem(); p != "" {
+		all = append(all, p)
 	}
 	for _, u := range x.Unknown {
 		all = append(all, "unknown: "+u)

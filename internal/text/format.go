@@ -41,12 +41,12 @@ func Count(n int64) string {
 	return sign + s
 }
 
-// Plural returns "1 row", "2 rows", "3 families".
+// Plural returns "1 row", "2 rows", "3 families", "4 days".
 func Plural(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
+	if stem, ok := strings.CutSuffix(what, "y"); ok && strings.TrimRight(stem, "aeou") == stem {
 		return Count(n) + " " + stem + "ies"
 	}
 	return Count(n) + " " + what + "s"

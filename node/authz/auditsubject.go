@@ -49,6 +49,16 @@ func Rotated(c *rpc.Call) string {
 	return "the authority"
 }
 
+// TableRenamed returns both names of a table.
+func TableRenamed(c *rpc.Call) string {
+	var r api.NamesRequest
+	d := c.Params
+	if err := r.Decode(&d, c.NumParams, api.MethodRenameTable, 2); err != nil {
+		return firstName(c, "table ")
+	}
+	return "table " + r.Names[0] + " to " + r.Names[1]
+}
+
 // FamilyDropped returns the family in the second parameter.
 func FamilyDropped(c *rpc.Call) string {
 	var r api.NamesRequest

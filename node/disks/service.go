@@ -8,7 +8,10 @@ import (
 )
 
 // Service observes the disks of a node.
-type Service struct{ Config }
+type Service struct {
+	Config
+	history history
+}
 
 // Config has what the service needs.
 type Config struct {
@@ -26,4 +29,4 @@ type Config struct {
 }
 
 // New returns the service. It watches no disk before Watch.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service { return &Service{Config: cfg} }

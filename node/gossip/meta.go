@@ -14,8 +14,12 @@ const MetaBytesMax = 512
 // can read newer metas.
 const metaVersion = 1
 
-// metaFields is the number of elements of version 1, including the version.
-const metaFields = 13
+const (
+	// metaFieldsMin is the number of elements of the first version 1, including the version.
+	metaFieldsMin = 13
+	// metaFields is the number of elements that this version knows.
+	metaFields = 15
+)
 
 // Meta is the information that a node announces about itself.
 type Meta struct {
@@ -36,12 +40,17 @@ type Meta struct {
 
 	Voter     bool   // a voter of the Raft group
 	RaftEpoch uint64 // of the Raft group that it knows
+
+	// GrowthBytes is by how much the used space of its disks grows in a day, as GrowthOver shows: an hour, a day or a week, in s. Zero
+	// if unknown. Nodes of older versions do not announce them.
+	GrowthBytes int64
+	GrowthOver  uint64
 }
 
 // encode returns the meta as a MessagePack array:
 //
 //	[version, id, start, name, rpc, http, zone, program version,
-//	 capacity, free, load, voter, raft epoch]
+//	 capacity, free, load, voter, raft epoch, growth, growth over]
 func (m *Meta) encode() ([]byte, error) {
 	var e wire.Encoder
 	e.Array(metaFields)
@@ -56,6 +65,8 @@ func (m *Meta) encode() ([]byte, error) {
 	e.Float(m.Load)
 	e.Bool(m.Voter)
 	e.Uint(m.RaftEpoch)
+	e.Int(m.GrowthBytes)
+	e.Uint(m.GrowthOver)
 	if e.Len() > MetaBytesMax {
 		return nil, fmt.Errorf("meta of node %s has %d bytes, over %d: shorten its name, zone or addresses", m.ID, e.Len(), MetaBytesMax)
 	}
@@ -70,7 +81,7 @@ func decodeMeta(b []byte) (Meta, error) {
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()
-	if version := d.Uint(); n < metaFields || version < metaVersion {
+	if version := d.Uint(); n < metaFieldsMin || version < metaVersion {
 		return m, fmt.Errorf("unknown meta version %d with %d fields", version, n)
 	}
 	m.ID = d.Str()
@@ -83,6 +94,10 @@ func decodeMeta(b []byte) (Meta, error) {
 	m.Load = d.Float()
 	m.Voter = d.Bool()
 	m.RaftEpoch = d.Uint()
+	if n >= metaFields { // older versions have no growth
+		m.GrowthBytes = d.Int()
+		m.GrowthOver = d.Uint()
+	}
 	if d.Err() == nil && m.ID == "" {
 		return m, errors.New("meta has no node id")
 	}

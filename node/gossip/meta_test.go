@@ -11,10 +11,10 @@ import (
 
 var example = Meta{
 	ID: "n1", Start: 5, Name: "a", RPC: "h:1", HTTP: "h:3", Zone: "z", Version: "v1",
-	CapacityBytes: 1 << 20, FreeBytes: 1000, Load: 0.5, Voter: true, RaftEpoch: 2,
+	CapacityBytes: 1 << 20, FreeBytes: 1000, Load: 0.5, Voter: true, RaftEpoch: 2, GrowthBytes: -7, GrowthOver: 3600,
 }
 
-const exampleHex = "9d 01 a2 6e 31 05 a1 61 a3 68 3a 31 a3 68 3a 33 a1 7a a2 76 31 ce 00 10 00 00 cd 03 e8 cb 3f e0 00 00 00 00 00 00 c3 02"
+const exampleHex = "9f 01 a2 6e 31 05 a1 61 a3 68 3a 31 a3 68 3a 33 a1 7a a2 76 31 ce 00 10 00 00 cd 03 e8 cb 3f e0 00 00 00 00 00 00 c3 02 f9 cd 0e 10"
 
 func TestMetaGolden(t *testing.T) {
 	b, err := example.encode()
@@ -44,10 +44,16 @@ func TestMetaOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := append([]byte{0x9e, 2}, b[2:]...) // version 2 has one more field
+	newer := append([]byte{0xdc, 0, 16, 2}, b[2:]...) // version 2 has one more field
 	newer = append(newer, 0xa3, 'n', 'e', 'w')
 	if m, err := decodeMeta(newer); err != nil || m != example {
 		t.Errorf("of version 2: %+v, %v", m, err)
+	}
+	grown := example
+	grown.GrowthBytes, grown.GrowthOver = 0, 0
+	older := append([]byte{0x9d}, b[1:len(b)-4]...) // before the growth of disks was announced
+	if m, err := decodeMeta(older); err != nil || m != grown {
+		t.Errorf("of a node of before: %+v, %v", m, err)
 	}
 	for i := range b {
 		if _, err := decodeMeta(b[:i]); err == nil {

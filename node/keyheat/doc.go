@@ -25,4 +25,5 @@
 //
 //	KH1. The sum of the ranges of a column equals the counters that were taken for it (HM1), in each layer.
 //	KH2. A node uses at most 6 × segmentBytesMax of disk, and memory for one column between requests.
+//	KH3. hot_tablets counts no operation on a table that its caller may not read as a whole. A node sums for two requests at a time.
 package keyheat

@@ -54,6 +54,13 @@ func (p period) layer() int {
 	return 2
 }
 
+// append encodes the period as three values.
+func (p period) append(e *wire.Encoder) {
+	e.Int(p.from)
+	e.Int(p.to)
+	e.Int(p.interval)
+}
+
 // check checks the period of another node's request.
 func (p period) check() error {
 	valid := p.interval == 1 || p.interval == 15 || p.interval == 60

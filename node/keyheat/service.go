@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -45,6 +46,8 @@ type Config struct {
 	Catalog *namespace.Catalog
 	Peers   *peers.Set
 	Members func() []blobfs.Member
+	Authz   *authz.Authorizer
+	Rows    func() *metarows.Table
 	// Users and Metadata return the current tablet servers; nil before the first.
 	Users, Metadata func() *tablet.Server
 }
@@ -53,6 +56,8 @@ type Config struct {
 type Service struct {
 	Config
 	started time.Time
+	// summing has a place for each hot_tablets that is being answered; others wait.
+	summing chan struct{}
 
 	// mu guards the fields in it. Never held across I/O, nor with another lock but those of package heat.
 	mu struct {
@@ -65,7 +70,7 @@ type Service struct {
 
 // New returns the service.
 func New(cfg Config) *Service {
-	s := &Service{Config: cfg, started: time.Now()}
+	s := &Service{Config: cfg, started: time.Now(), summing: make(chan struct{}, summingMax)}
 	s.mu.current = &column{minute: minuteOf(s.started)}
 	of := s.mu.current.of(0)
 	of.events = append(of.events, event{s.started.UnixMilli(), "start", nil})
@@ -76,6 +81,8 @@ func New(cfg Config) *Service {
 func (s *Service) Register(r method.Registrar) {
 	r.Handle(api.MethodKeyHeat, rpc.Spawned, authz.Guard{To: authz.RightOfTable, Right: acl.Read}, s.serve)
 	r.Handle(Method, rpc.Spawned, authz.Guard{}, s.servePart)
+	r.Handle(api.MethodHotTablets, rpc.Spawned, authz.Guard{To: authz.Known, Leader: authz.LeaderThroughout}, s.serveHot)
+	r.Handle(MethodSums, rpc.Spawned, authz.Guard{}, s.serveSums)
 }
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
@@ -174,37 +181,47 @@ func (s *Service) serve(c *rpc.Call) {
 }
 
 // gather adds the parts of all nodes to g.
-func (s *Service) gather(ctx context.Context, id uint64, p period, g *grid) error {
+func (s *Service) gather(ctx context.Context, id uint64, p period, g *grid) (err error) {
+	var mu sync.Mutex
+	g.silent, err = s.ask(ctx, func(ctx context.Context, node string) error {
+		part := &part{}
+		err := s.Peers.Call(ctx, node, Method, func(e *wire.Encoder) {
+			e.Array(4)
+			e.Uint(id)
+			p.append(e)
+		}, part.decode)
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			g.parts = append(g.parts, part)
+		}
+		return err
+	})
+	return err
+}
+
+// ask calls each node that is alive at the same time, and returns the ids of those that did not answer. The error is that of ctx.
+func (s *Service) ask(ctx context.Context, call func(ctx context.Context, node string) error) (silent []string, err error) {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for _, m := range s.Members() {
-		if !m.Alive && m.ID != s.ID() {
-			g.silent = append(g.silent, m.ID)
-			continue
-		}
 		group.Go(func() {
-			part := &part{}
-			err := s.Peers.Call(within, m.ID, Method, func(e *wire.Encoder) {
-				e.Array(4)
-				e.Uint(id)
-				e.Int(p.from)
-				e.Int(p.to)
-				e.Int(p.interval)
-			}, part.decode)
+			if m.Alive || m.ID == s.ID() {
+				err := call(within, m.ID)
+				if err == nil {
+					return
+				}
+				s.Log.Debug("key heat of node not received", "node", m.ID, "err", err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				s.Log.Debug("key heat of node not received", "node", m.ID, "err", err)
-				g.silent = append(g.silent, m.ID)
-				return
-			}
-			g.parts = append(g.parts, part)
+			silent = append(silent, m.ID)
 		})
 	}
 	group.Wait()
-	return ctx.Err()
+	return silent, ctx.Err()
 }
 
 // servePart answers Method.

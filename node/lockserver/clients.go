@@ -41,8 +41,10 @@ func (s clientService) checkPath(path string) error {
 
 // Set implements metaapi.Service.
 func (s clientService) Set(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
-	if err := s.checkPath(path); err != nil {
-		return 0, err
+	for _, p := range o.Paths(path) {
+		if err := s.checkPath(p); err != nil {
+			return 0, err
+		}
 	}
 	return s.Service.Set(ctx, path, data, gen, o)
 }

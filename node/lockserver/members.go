@@ -24,8 +24,10 @@ func checkRightsPath(p string) error {
 
 // Set implements metaapi.Service.
 func (s memberService) Set(ctx context.Context, p string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
-	if err := checkRightsPath(p); err != nil {
-		return 0, err
+	for _, p := range o.Paths(p) {
+		if err := checkRightsPath(p); err != nil {
+			return 0, err
+		}
 	}
 	return s.Service.Set(ctx, p, data, gen, o)
 }

@@ -109,7 +109,12 @@ func (s userService) options(p string, o metaapi.SetOptions) error {
 			return err
 		}
 	}
-	return s.both(o.Session, p)
+	for _, p := range o.Paths(p) {
+		if err := s.checkUserPath(p); err != nil {
+			return err
+		}
+	}
+	return s.own(o.Session)
 }
 
 // OpenSession implements metaapi.Service.

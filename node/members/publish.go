@@ -14,6 +14,8 @@ func (sv *Service) selfMeta() gossip.Meta {
 		m.ID, m.Start, m.Voter, m.RaftEpoch = f.Node, f.Starts, f.Voter(), f.RaftEpoch
 	})
 	m.CapacityBytes, m.FreeBytes = sv.DiskSpace()
+	perDay, over := sv.DiskGrowth()
+	m.GrowthBytes, m.GrowthOver = perDay, uint64(over/time.Second)
 	return m
 }
 
@@ -25,6 +27,7 @@ func (sv *Service) Publish() {
 	fresh := sv.selfMeta()
 	err := sv.Ring().UpdateMeta(func(m *gossip.Meta) {
 		m.Voter, m.RaftEpoch, m.CapacityBytes, m.FreeBytes = fresh.Voter, fresh.RaftEpoch, fresh.CapacityBytes, fresh.FreeBytes
+		m.GrowthBytes, m.GrowthOver = fresh.GrowthBytes, fresh.GrowthOver
 	})
 	if err != nil {
 		sv.Log.Warn("change not published by gossip", "err", err)

@@ -22,12 +22,14 @@ type Config struct {
 	Log        *slog.Logger
 	Began      time.Time // when the node started
 
-	// Self, Name, Zone, Version, HTTP and DiskSpace are published by gossip: HTTP returns the address of the node's metrics or "",
-	// DiskSpace the size of its disks and the free space for data, in bytes.
+	// Self, Name, Zone, Version, HTTP, DiskSpace and DiskGrowth are published by gossip: HTTP returns the address of the node's metrics or
+	// "", DiskSpace the size of its disks and the free space for data, in bytes, and DiskGrowth by how many bytes a day their used space
+	// grows, and over which period that was observed.
 	Self                *identity.Self
 	Name, Zone, Version string
 	HTTP                func() string
 	DiskSpace           func() (total, free int64)
+	DiskGrowth          func() (perDay int64, over time.Duration)
 	// LogDiskFull reports whether the disk of the lock service's log on this node is full. votes is false if the node has no such log.
 	LogDiskFull func() (full, votes bool)
 

@@ -145,18 +145,38 @@ func ReadTable(ctx context.Context, from files, name string) (*table.Schema, *Sp
 // SaveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not
 // exist. The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
 func (c *Catalog) SaveTable(ctx context.Context, s *table.Schema, cut *SplitPoints, gen uint64) error {
+	_, err := c.Set(ctx, TablePath(s.Name), encodeTable(s, cut), gen)
+	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
+		if gen == 0 {
+			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
+		}
+		return fmt.Errorf("schema of table %q: %w", s.Name, api.ErrConflict)
+	}
+	return err
+}
+
+// encodeTable returns the content of the file of a table.
+func encodeTable(s *table.Schema, cut *SplitPoints) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
 	table.AppendSchema(e, s)
 	if cut != nil {
 		cut.append(e)
 	}
-	_, err := c.Set(ctx, TablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
+	return slices.Clone(e.Bytes())
+}
+
+// RenameTable gives the table that is named from, whose file is at generation gen, the name in s. It is one write: at each moment the table has exactly
+// one name (NS4). The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
+func (c *Catalog) RenameTable(ctx context.Context, from string, gen uint64, s *table.Schema, cut *SplitPoints) error {
+	o := MastershipIn(ctx).options()
+	o.From, o.FromGeneration = TablePath(from), gen
+	_, err := c.SetWith(ctx, TablePath(s.Name), encodeTable(s, cut), 0, o)
 	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
-		if gen == 0 {
+		if changed.Path == TablePath(s.Name) {
 			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
 		}
-		return fmt.Errorf("schema of table %q: %w", s.Name, api.ErrConflict)
+		return fmt.Errorf("schema of table %q: %w", from, api.ErrConflict)
 	}
 	return err
 }

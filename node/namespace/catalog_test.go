@@ -218,3 +218,50 @@ func TestServerNames(t *testing.T) {
 		t.Errorf("%q, %q, %q, %q", server, of, UserServer(of), NodeOf(of))
 	}
 }
+
+// TestRenameTable (NS4): a table has one name at each moment, also if the answer of the lock service is lost, and a name that is taken stays.
+func TestRenameTable(t *testing.T) {
+	plain, ctx := newCatalog(t)
+	lossy := &Catalog{Meta: &forgetful{Files: plain.Meta}}
+	for _, s := range []*table.Schema{newSchema(t, 100, "a"), newSchema(t, 101, "other")} {
+		if err := plain.SaveTable(ctx, s, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func() []string {
+		t.Helper()
+		all, err := plain.Names(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		return all
+	}
+	s, gen, err := plain.Schema(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Name = "other"
+	if err := lossy.RenameTable(ctx, "a", gen, s, nil); !errors.Is(err, api.ErrTableExists) {
+		t.Errorf("to a name that is taken: %v", err)
+	}
+	s.Name = "b"
+	if err := lossy.RenameTable(ctx, "a", gen+1, s, nil); !errors.Is(err, api.ErrConflict) {
+		t.Errorf("of a table that was altered: %v", err)
+	}
+	if got := names(); !slices.Equal(got, []string{"a", "other"}) {
+		t.Errorf("after refusals there are %q", got)
+	}
+	cut := &SplitPoints{First: 200, Ends: [][]byte{[]byte("m")}}
+	if err := lossy.RenameTable(ctx, "a", gen, s, cut); err != nil {
+		t.Errorf("with a lost answer: %v", err)
+	}
+	if got := names(); !slices.Equal(got, []string{"b", "other"}) {
+		t.Errorf("renamed, there are %q", got)
+	}
+	if now, points, _, err := ReadTable(ctx, plain.Meta, "b"); err != nil || now.ID != 100 || now.Name != "b" || points == nil || points.First != 200 {
+		t.Errorf("renamed: %+v, %+v, %v", now, points, err)
+	}
+	if err := plain.RenameTable(ctx, "a", gen, s, nil); !errors.Is(err, api.ErrTableExists) {
+		t.Errorf("a request that arrives late: %v", err)
+	}
+}

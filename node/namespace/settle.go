@@ -15,8 +15,9 @@ import (
 const ChangeAttempt = 30 * time.Second
 
 // Set is the namespace's Set with a known outcome: it repeats a write whose outcome is unknown, which takes effect at most once
-// at one generation. The error is that of the namespace, and metaapi.ErrOutcomeUnknown only if ctx ends, the session is over, or the
-// file that was to be created may have been deleted again.
+// at one generation. The error is that of the namespace, and metaapi.ErrOutcomeUnknown only if ctx ends, the session is over, or
+// others have changed the file meanwhile: before the write, which is then not done, or after it. In this last case the error is also a
+// metaapi.ErrGeneration.
 func (c *Catalog) Set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
 	return c.SetWith(ctx, path, data, gen, MastershipIn(ctx).options())
 }
@@ -39,7 +40,7 @@ func (c *Catalog) SetWith(ctx context.Context, path string, data []byte, gen uin
 			made = f.Generation
 			return nil
 		case getErr == nil || errors.Is(getErr, metaapi.ErrNotFound):
-			return err
+			return undecided(err)
 		}
 		return getErr
 	})
@@ -58,7 +59,7 @@ type write struct {
 // once makes one attempt. One that creates a file is made under AbsentSince, so that it does not create the file again if it arrives
 // after the caller gave it up and the file was deleted.
 func (w *write) once(ctx context.Context, again bool) (uint64, error) {
-	if w.gen != 0 {
+	if w.gen != 0 || w.o.From != "" { // a rename has the generation of the former file
 		return w.files.SetGuarded(ctx, w.path, w.data, w.gen, w.o)
 	}
 	if w.o.AbsentSince == 0 {
@@ -75,7 +76,7 @@ func (w *write) once(ctx context.Context, again bool) (uint64, error) {
 			return made, err
 		}
 		if again { // what was removed may be what an earlier attempt created
-			return 0, fmt.Errorf("%w: %w", metaapi.ErrOutcomeUnknown, err)
+			return 0, undecided(err)
 		}
 		w.o.AbsentSince = differs.Removed
 	}
@@ -107,6 +108,8 @@ func (c *Catalog) RemoveWith(ctx context.Context, path string, gen uint64, o met
 			switch {
 			case again && errors.Is(err, metaapi.ErrNotFound):
 				return nil // an earlier attempt succeeded
+			case again && gen != metaapi.AnyGeneration && errors.Is(err, metaapi.ErrGeneration): // it was written, or deleted and created again
+				return undecided(err)
 			case errors.Is(err, metaapi.ErrOutcomeUnknown): // it may have been deleted by this attempt, whatever a repetition has found
 				return err
 			case gen == metaapi.AnyGeneration && errors.Is(err, metaapi.ErrGeneration):
@@ -116,6 +119,11 @@ func (c *Catalog) RemoveWith(ctx context.Context, path string, gen uint64, o met
 		}
 	})
 }
+
+// undecided makes the error of a repeated attempt, for which the file is not at the expected generation, one of unknown outcome: an
+// earlier attempt may have succeeded before others changed the file. A client that took it for one of a change that was not made would
+// repeat, for example, the drop of a table that was created again.
+func undecided(err error) error { return fmt.Errorf("%w: %w", metaapi.ErrOutcomeUnknown, err) }
 
 // Settle calls try, and repeats it while the outcome is unknown. In the repeats only answers of the namespace itself count: a full
 // disk does not settle the earlier attempt.

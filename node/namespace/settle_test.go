@@ -81,6 +81,16 @@ func (o *overwritten) SetGuarded(ctx context.Context, path string, data []byte, 
 	return made, err
 }
 
+func (o *overwritten) DeleteGuarded(ctx context.Context, path string, gen uint64, opts metaapi.SetOptions) error {
+	err := o.forgetful.DeleteGuarded(ctx, path, gen, opts)
+	if errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		if _, other := o.Files.Set(ctx, path, []byte("other"), metaapi.AnyGeneration); other != nil {
+			return other
+		}
+	}
+	return err
+}
+
 // deleted is a forgetful lock service in which the file of the lost write is deleted at once.
 type deleted struct{ forgetful }
 
@@ -121,11 +131,35 @@ func TestSettleLostAnswers(t *testing.T) {
 	if _, err := c.Meta.Get(ctx, "/x"); !errors.Is(err, metaapi.ErrNotFound) {
 		t.Errorf("after the removal: %v", err)
 	}
-	// Another change has been made meanwhile: the write did not succeed, or has been overwritten.
-	overtaken := &overwritten{forgetful{Files: c.Meta}}
-	if _, err := (&Catalog{Meta: overtaken}).Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrGeneration) {
-		t.Errorf("a write that was overwritten: %v, want %v", err, metaapi.ErrGeneration)
+}
+
+// TestSettleOvertaken: if another change follows one whose answer was lost, the outcome of the first one is unknown: a caller that
+// took it for not made would make it again, on what the other change has made. It is an ErrGeneration too: an edit of the
+// file is made again on what it has now.
+func TestSettleOvertaken(t *testing.T) {
+	c, ctx := newCatalog(t)
+	overtaken := func() *Catalog { return &Catalog{Meta: &overwritten{forgetful{Files: c.Meta}}} }
+	check := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, metaapi.ErrOutcomeUnknown) || !errors.Is(err, metaapi.ErrGeneration) {
+			t.Errorf("%s: %v, want %v and %v", what, err, metaapi.ErrOutcomeUnknown, metaapi.ErrGeneration)
+		}
+		if f, err := c.Meta.Get(ctx, "/x"); err != nil || string(f.Data) != "other" {
+			t.Errorf("%s: the file has %q, %v; want what the other change wrote", what, f.Data, err)
+		}
 	}
+	_, err := overtaken().Set(ctx, "/x", []byte("1"), 0)
+	check("a creation", err)
+	f, err := c.Meta.Get(ctx, "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = overtaken().Set(ctx, "/x", []byte("2"), f.Generation)
+	check("a write", err)
+	if f, err = c.Meta.Get(ctx, "/x"); err != nil {
+		t.Fatal(err)
+	}
+	check("a removal", overtaken().Remove(ctx, "/x", f.Generation))
 }
 
 // repeating is a lock service whose client repeats the first deletion, which was made: its error is that of the second attempt too.

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
+	"github.com/steledb/stele/table"
 )
 
 // handleQuotas registers the methods that manage quotas.
@@ -89,6 +90,7 @@ func (qs *Service) setQuota(ctx context.Context, a authz.ChangeRequest, r *api.S
 		next := quota.Record{Name: r.Name}
 		if old != nil {
 			next = *old
+			next.Name = r.Name // the table may have been renamed
 		}
 		setBounds(&next, r)
 		if err := next.Check(); err != nil {
@@ -182,8 +184,11 @@ func (qs *Service) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.R
 		}
 		first := len(all.Quotas)
 		err := qs.records.each(ctx, dir, func(name string, r *quota.Record) error {
-			if id, err := strconv.ParseUint(name, 10, 64); of == api.QuotaOfTable && (err != nil || tables[id] != r.Name) {
-				return nil // of one that was dropped
+			if of == api.QuotaOfTable {
+				id, err := strconv.ParseUint(name, 10, 64)
+				if r.Name = tables[id]; err != nil || r.Name == "" || table.IsDropped(r.Name) {
+					return nil // of one that was dropped
+				}
 			}
 			all.Quotas = append(all.Quotas, quotaInfo(of, r))
 			return nil

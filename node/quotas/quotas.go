@@ -22,6 +22,7 @@ import (
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -198,6 +199,13 @@ func (qs *Service) quotasChanged(ctx context.Context) {
 	}
 }
 
+// AwaitRename waits until the quota of a renamed table is in force by its new name on this node, or changedWait has passed.
+func (qs *Service) AwaitRename(ctx context.Context) {
+	if qs.state.meters.Load() != nil {
+		qs.quotasChanged(ctx)
+	}
+}
+
 // readQuotas rereads the quotas if they have changed, or a table was dropped.
 func (qs *Service) readQuotas(ctx context.Context) error {
 	q, s := &qs.state, qs.Meta.Current()
@@ -254,18 +262,42 @@ func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, er
 
 // loadOfTables adds the quotas of tables to set.
 func (qs *Service) loadOfTables(ctx context.Context, set, old *meterSet) error {
-	s := qs.Meta.Current()
-	return qs.records.each(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
-		schema, gen, err := namespace.ReadSchema(ctx, s, r.Name)
-		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
-			return nil // the table was dropped
+	var names map[uint64]string // read on demand
+	return qs.records.each(ctx, quota.TablesDir, func(file string, r *quota.Record) error {
+		schema, gen, err := tableOf(ctx, qs.Meta, file, r.Name, &names)
+		if errors.Is(err, api.ErrNoTable) {
+			return nil // it was dropped
 		}
 		if err == nil {
-			set.tables[r.Name], set.files[r.Name] = qs.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", r.Name), r), gen
-			set.bound(set.tables[r.Name], schema.ID)
+			name := schema.Name
+			set.tables[name], set.files[name] = qs.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", name), r), gen
+			set.bound(set.tables[name], schema.ID)
 		}
 		return err
 	})
+}
+
+// tableOf returns the schema of the table with a quota, which is named by the table's id, and the generation of its file. name is the name that the
+// table had when the quota was set: it may have another one now. names are those of all tables, read if needed.
+func tableOf(ctx context.Context, meta *namespace.Access, file, name string, names *map[uint64]string) (*table.Schema, uint64, error) {
+	id, err := strconv.ParseUint(file, 10, 64)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s is not the id of a table: %w", file, api.ErrNoTable)
+	}
+	s := meta.Current()
+	if schema, gen, err := namespace.ReadSchema(ctx, s, name); err == nil && schema.ID == id || err != nil && !errors.Is(err, api.ErrNoTable) {
+		return schema, gen, err
+	}
+	if *names == nil {
+		if *names, err = meta.Tables(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	schema, gen, err := namespace.ReadSchema(ctx, s, (*names)[id]) // a dropped table is not found
+	if err == nil && schema.ID != id {
+		err = namespace.NoSuchTable(name)
+	}
+	return schema, gen, err
 }
 
 // loadOfUsers adds the quotas of users to set.
@@ -319,7 +351,7 @@ func (set *meterSet) bound(m *quota.Meter, tables ...uint64) {
 
 func (qs *Service) meterOf(set, old *meterSet, key, what string, r *quota.Record) *quota.Meter {
 	now := qs.state.Now()
-	if old != nil && old.of[key] != nil {
+	if old != nil && old.of[key] != nil && old.of[key].Name() == what { // else its table was renamed
 		set.of[key] = old.of[key]
 		set.of[key].SetRecord(now, r)
 		return set.of[key]

@@ -184,7 +184,7 @@ const (
 var shapes = map[string]shape{
 	api.MethodRead: ofRow, api.MethodMutate: ofRow, api.MethodCheckAndMutate: ofRow, api.MethodReadModifyWrite: ofRow,
 	api.MethodReadRows: ofTable, api.MethodMutateRows: ofTable, api.MethodScanOpen: ofTable, api.MethodScanNext: ofCursor, api.MethodSampleRowKeys: ofTable,
-	api.MethodCreateTable: ofTable, api.MethodDropTable: ofTable, api.MethodAlterTable: ofTable, api.MethodSetFamily: ofTable, api.MethodDropFamily: ofTable,
+	api.MethodCreateTable: ofTable, api.MethodRenameTable: ofTable, api.MethodDropTable: ofTable, api.MethodAlterTable: ofTable, api.MethodSetFamily: ofTable, api.MethodDropFamily: ofTable,
 	api.MethodClearRows: ofTable, api.MethodDescribeTable: ofTable, api.MethodListTables: others,
 	api.MethodSplitTablet: ofRow, api.MethodMoveTablet: ofRow, api.MethodMergeTablets: ofRow,
 	api.MethodBlobRead: others, api.MethodBlobWrite: others, api.MethodBlobSeal: others,

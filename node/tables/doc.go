@@ -19,4 +19,6 @@
 //	TB2. When a change of a schema returns, no operation begins by the old one (I15).
 //	TB3. A table that is dropped, but not for good, always has a file in the directory of tables: it gets the hidden one before it loses
 //	    its own, and the other way round when it is restored. A listing of the directory therefore shows that it exists, and its rows stay.
+//	TB4. A rename is one write: a table has its old name or its new one, never both or neither, whichever node dies. When it returns, no
+//	    operation begins by the old name.
 package tables

@@ -66,6 +66,7 @@ func (tb *Service) Register(r method.Registrar) {
 	r.HandleNames(api.MethodDropTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, Leader: authz.LeaderFirst}, tb.dropTable)
 	tb.handleDropped(r)
 	r.HandleNames(api.MethodDropFamily, 2, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilyDropped, Leader: authz.LeaderFirst}, tb.dropFamily)
+	r.HandleNames(api.MethodRenameTable, 2, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.TableRenamed, Leader: authz.LeaderFirst}, renamer{tb}.serve)
 	r.HandleNames(api.MethodCompactTable, 1, authz.Guard{To: authz.RightOfTable, Right: acl.Admin, Leader: authz.LeaderFirst}, tb.compactTable)
 }
 

@@ -54,6 +54,8 @@ var goldens = []struct {
 			"a56775617264 d923 6578636c75736976653a373a313039393531313632373737363a2f6a6f62732f613a62"},
 	{request{shape: shapeOf[MethodSet], path: "/a", data: []byte("v"), node: true, owner: "ann"},
 		"94 a22f61 c40176 00 82 a46e6f6465c3 a56f776e6572a3616e6e"},
+	{request{shape: shapeOf[MethodSet], path: "/a", data: []byte("v"), from: "/b", fromGeneration: 5},
+		"94 a22f61 c40176 00 82 a466726f6da22f62 af66726f6d5f67656e65726174696f6e05"},
 	{request{shape: shapeOf[MethodDelete], path: "/a", generation: 5}, "92 a22f61 05"},
 	{request{shape: shapeOf[MethodSetACL], path: "/a", acl: "ops"}, "92 a22f61 a36f7073"},
 	{request{shape: shapeOf[MethodAcquire], session: 300, path: "/a", mode: Exclusive, wait: 10 * time.Second, delay: time.Second},

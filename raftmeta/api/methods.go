@@ -61,6 +61,8 @@ const (
 	fieldSince // the index of the last read of a directory
 	fieldAfter // a name
 	fieldAbsentSince
+	fieldFrom // the path of a file that is renamed
+	fieldFromGeneration
 )
 
 // optionNames maps options to their keys on the wire.
@@ -69,7 +71,7 @@ var optionNames = [...]string{
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
 	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",
 	fieldSince: "since", fieldAfter: "after",
-	fieldAbsentSince: "absent_since",
+	fieldAbsentSince: "absent_since", fieldFrom: "from", fieldFromGeneration: "from_generation",
 }
 
 // A shape is the signature of a method: its parameters in order, and its options. Options may be
@@ -90,7 +92,7 @@ var shapes = []shape{
 	{MethodStat, []field{fieldPath}, nil, false},
 	{MethodList, []field{fieldPath}, nil, false},
 	{MethodReadDirectory, []field{fieldPath}, []field{fieldSince, fieldAfter}, false},
-	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner, fieldAbsentSince}, true},
+	{MethodSet, []field{fieldPath, fieldData, fieldGeneration}, []field{fieldOptSession, fieldEphemeral, fieldGuard, fieldNode, fieldOwner, fieldAbsentSince, fieldFrom, fieldFromGeneration}, true},
 	{MethodDelete, []field{fieldPath, fieldGeneration}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodSetACL, []field{fieldPath, fieldACL}, []field{fieldOptSession, fieldGuard, fieldNode}, true},
 	{MethodAcquire, []field{fieldSession, fieldPath, fieldMode}, []field{fieldWait, fieldDelay, fieldNode}, true},

@@ -124,7 +124,8 @@ func (m *remote) Set(ctx context.Context, path string, data []byte, gen uint64, 
 	if len(data) > FileBytesMax {
 		return 0, &TooLargeError{What: LimitFile, Limit: FileBytesMax, Got: int64(len(data))}
 	}
-	r := request{path: path, data: data, generation: gen, session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, owner: o.Owner, absentSince: o.AbsentSince}
+	r := request{path: path, data: data, generation: gen, session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, owner: o.Owner, absentSince: o.AbsentSince,
+		from: o.From, fromGeneration: o.FromGeneration}
 	err = m.call(ctx, MethodSet, r, func(d *wire.Decoder) { made = d.Uint() })
 	return made, err
 }

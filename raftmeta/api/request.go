@@ -23,6 +23,8 @@ type request struct {
 	generation               uint64
 	term, acked, watch, hold uint64
 	seen, since, absentSince uint64
+	from                     string
+	fromGeneration           uint64
 	mode                     Mode
 	kinds                    EventKind
 	sequencer, guard         Sequencer
@@ -85,6 +87,8 @@ func (r *request) isSet(f field) bool {
 		return r.guard.Path != ""
 	case fieldAbsentSince:
 		return r.absentSince != 0
+	case fieldFrom, fieldFromGeneration:
+		return r.from != ""
 	case fieldWait:
 		return r.wait > 0
 	case fieldDelay:
@@ -143,6 +147,10 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 		e.Str(r.guard.String())
 	case fieldAbsentSince:
 		e.Uint(r.absentSince)
+	case fieldFrom:
+		e.Str(r.from)
+	case fieldFromGeneration:
+		e.Uint(r.fromGeneration)
 	case fieldWait:
 		appendMillis(e, r.wait)
 	case fieldDelay:
@@ -279,6 +287,10 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 		r.guard, err = decodeSequencer(d)
 	case fieldAbsentSince:
 		r.absentSince = d.Uint()
+	case fieldFrom:
+		r.from, err = decodePath(d)
+	case fieldFromGeneration:
+		r.fromGeneration = d.Uint()
 	case fieldWait:
 		r.wait = decodeMillis(d, "wait_ms", 0)
 	case fieldDelay:

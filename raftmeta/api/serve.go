@@ -121,7 +121,8 @@ func (r *request) serve(ctx context.Context, s Service) (answer, error) {
 }
 
 func (r *request) serveWrite(ctx context.Context, s Service) (answer, error) {
-	o := SetOptions{Session: r.session, Ephemeral: r.ephemeral, Guard: r.guard, Owner: r.owner, AbsentSince: r.absentSince}
+	o := SetOptions{Session: r.session, Ephemeral: r.ephemeral, Guard: r.guard, Owner: r.owner, AbsentSince: r.absentSince,
+		From: r.from, FromGeneration: r.fromGeneration}
 	var n uint64
 	var err error
 	switch r.method {

@@ -272,9 +272,22 @@ type SetOptions struct {
 	// passes what it had. After an unknown outcome it repeats the call with the same index: the first request, if it arrives late, then
 	// cannot create the file again after it was deleted. If the repetition fails with Removed, the file may have been created and deleted.
 	AbsentSince uint64
+	// From, if not empty, makes a Set that creates a file a rename: it also deletes the file at that path, which must have the generation
+	// FromGeneration and be in the same directory. Both happen in one step. The file at From must be neither ephemeral nor locked. If its
+	// generation differs, the error is a *GenerationError for From. Generations are not reused, so a request that arrives late has no effect.
+	From           string
+	FromGeneration uint64
 	// Owner, if not empty, is the user on whose behalf a node makes the change: the file is charged
 	// to the quota of that user. Only Set uses it, and only for nodes.
 	Owner string
+}
+
+// Paths returns the paths of the files that a Set of path changes.
+func (o *SetOptions) Paths(path string) []string {
+	if o.From == "" {
+		return []string{path}
+	}
+	return []string{path, o.From}
 }
 
 // OwnerBytesMax bounds SetOptions.Owner.

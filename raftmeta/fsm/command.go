@@ -10,10 +10,11 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// commandVersion is the newest version of commands in the log. Commands without AbsentSince are encoded
-// as version 3, and those without a quota too as version 2, which older programs can read.
+// commandVersion is the newest version of commands in the log. Commands without From are encoded as version 4, those without
+// AbsentSince too as version 3, and those without a quota too as version 2, which older programs can read.
 const (
-	commandVersion       = 4
+	commandVersion       = 5
+	commandWithoutFrom   = 4
 	commandWithoutAbsent = 3
 	commandWithoutQuota  = 2
 )
@@ -51,9 +52,12 @@ type Command struct {
 	Ephemeral  bool
 	// AbsentSince is the option of that name of a set; zero is none.
 	AbsentSince uint64
-	Guard       api.Sequencer
-	Name        string // of a session, or of an ACL
-	Mode        api.Mode
+	// From and FromGeneration are the options of these names of a set; an empty path is none.
+	From           string
+	FromGeneration uint64
+	Guard          api.Sequencer
+	Name           string // of a session, or of an ACL
+	Mode           api.Mode
 	// Duration is a lease or a lock-delay, in whole milliseconds.
 	Duration time.Duration
 	Hold     uint64
@@ -91,7 +95,7 @@ const commandOverhead = 128 + quotaBytesMax
 const quotaBytesMax = api.OwnerBytesMax + 64
 
 // CommandBytesMax bounds the encoded size of a command.
-const CommandBytesMax = commandOverhead + 2*PathBytesMax + api.FileBytesMax
+const CommandBytesMax = commandOverhead + 3*PathBytesMax + api.FileBytesMax
 
 // operands is the number of values after version, operation and term.
 var operands = [OpNewest + 1]int{
@@ -107,7 +111,7 @@ func (c *Command) Encode() []byte {
 		panic(fmt.Sprintf("BUG: encode command with operation %d", c.Op))
 	}
 	version := c.version()
-	e.Array(3 + operands[c.Op] + version - commandWithoutQuota)
+	e.Array(3 + operands[c.Op] + extraValues(version))
 	e.Uint(uint64(version))
 	e.Uint(uint64(c.Op))
 	e.Uint(c.Term)
@@ -144,14 +148,29 @@ func (c *Command) Encode() []byte {
 	if version > commandWithoutAbsent {
 		e.Uint(c.AbsentSince)
 	}
+	if version > commandWithoutFrom {
+		e.Str(c.From)
+		e.Uint(c.FromGeneration)
+	}
 	return bytes.Clone(e.Bytes())
 }
 
-// version returns the oldest version that has all of the command. Each version has one value more than the one before it.
+// extraValues returns the number of values that follow the operands. Each version has one more than the one before it, and version 5 two.
+func extraValues(version int) int {
+	n := max(0, version-commandWithoutQuota)
+	if version > commandWithoutFrom {
+		n++
+	}
+	return n
+}
+
+// version returns the oldest version that has all of the command.
 func (c *Command) version() int {
 	switch {
-	case c.AbsentSince != 0:
+	case c.From != "":
 		return commandVersion
+	case c.AbsentSince != 0:
+		return commandWithoutFrom
 	case c.Quota != nil:
 		return commandWithoutAbsent
 	}
@@ -235,25 +254,33 @@ func DecodeCommand(b []byte) (Command, error) {
 		return Command{}, &VersionError{What: "operation", Version: number, Known: uint64(OpNewest)}
 	}
 	c := Command{Op: Op(number)}
-	want := 3 + operands[c.Op]
+	want := 3 + operands[c.Op] + extraValues(int(version))
 	if version == 1 {
 		want = c.decodeVersion1(&d)
 	} else {
 		c.Term = d.Uint()
 		c.decode(&d)
-		if version > commandWithoutQuota {
-			want++
-			c.Quota = decodeQuotaOf(&d, version)
-		}
-		if version > commandWithoutAbsent {
-			want++
-			c.AbsentSince = d.Uint()
-		}
+		c.decodeExtra(&d, version)
 	}
 	if d.Err() != nil || n != want || d.More() {
 		return Command{}, fmt.Errorf("%w: %w", errBadCommand, cause(d.Err()))
 	}
 	return c, nil
+}
+
+// decodeExtra reads the values that follow the operands in a version.
+func (c *Command) decodeExtra(d *wire.Decoder, version uint64) {
+	if version > commandWithoutQuota {
+		c.Quota = decodeQuotaOf(d, version)
+	}
+	if version > commandWithoutAbsent {
+		c.AbsentSince = d.Uint()
+	}
+	if version > commandWithoutFrom {
+		if c.From, c.FromGeneration = d.Str(), d.Uint(); c.From == "" {
+			d.Fail(errShape)
+		}
+	}
 }
 
 // decodeQuotaOf reads the quota of a command. Since version 4 it may be nil.

@@ -53,6 +53,10 @@ var goldenCommands = []struct {
 		"9b 04 01 03 a2 2f 61 c4 00 00 00 c2 c0 95 a1 61 00 00 00 00 cd 01 2c",
 	},
 	{Command{Op: OpSet, Term: 3, Path: "/a", Data: []byte{}, AbsentSince: 1}, "9b 04 01 03 a2 2f 61 c4 00 00 00 c2 c0 c0 01"},
+	{
+		Command{Op: OpSet, Term: 3, Path: "/a", Data: []byte{}, From: "/b", FromGeneration: 300},
+		"9d 05 01 03 a2 2f 61 c4 00 00 00 c2 c0 c0 00 a2 2f 62 cd 01 2c",
+	},
 	{Command{Op: OpSetACL, Term: 3, Path: "/m", Name: "ops"}, "97 02 0a 03 a2 2f 6d a3 6f 70 73 00 c0"},
 }
 
@@ -95,6 +99,7 @@ func TestCommandGolden(t *testing.T) {
 func TestCommandLargestFits(t *testing.T) {
 	c := Command{Op: OpSet, Term: api.AnyGeneration, Path: "/" + strings.Repeat("p", PathBytesMax-1), Data: make([]byte, api.FileBytesMax),
 		Generation: api.AnyGeneration - 1, Session: api.AnyGeneration, Ephemeral: true, AbsentSince: api.AnyGeneration,
+		From: "/" + strings.Repeat("f", PathBytesMax-1), FromGeneration: api.AnyGeneration,
 		Guard: api.Sequencer{Path: "/" + strings.Repeat("p", PathBytesMax-1), Mode: api.Shared, Instance: api.AnyGeneration, LockGeneration: api.AnyGeneration},
 		Quota: &Quota{Owner: strings.Repeat("o", api.OwnerBytesMax), Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}}
 	b := c.Encode()
@@ -137,8 +142,10 @@ func TestCommandDecodeErrors(t *testing.T) {
 		"quota in 2":             {wiretest.Unhex(t, "95 02 04 03 09 95 a1 61 01 01 01 01"), false},
 		"no since in 4":          {wiretest.Unhex(t, "9a 04 01 03 a2 2f 61 c4 00 00 00 c2 c0 c0"), false},
 		"since in 3":             {wiretest.Unhex(t, "9b 03 01 03 a2 2f 61 c4 00 00 00 c2 c0 95 a1 61 00 00 00 00 01"), false},
+		"no from in 5":           {wiretest.Unhex(t, "9b 05 01 03 a2 2f 61 c4 00 00 00 c2 c0 c0 00"), false},
+		"from of none in 5":      {wiretest.Unhex(t, "9d 05 01 03 a2 2f 61 c4 00 00 00 c2 c0 c0 00 a0 05"), false},
 		"guard of none":          {wiretest.Unhex(t, "97 02 02 03 a2 2f 61 c0 00 94 a0 01 04 05"), false},
-		"newer version":          {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(5); e.Uint(1); e.Nil() }), true},
+		"newer version":          {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(6); e.Uint(1); e.Nil() }), true},
 		"newer op":               {newer(func(e *wire.Encoder) { e.Array(2); e.Uint(1); e.Uint(99) }), true},
 	} {
 		_, err := DecodeCommand(tc.in)

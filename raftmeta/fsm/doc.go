@@ -40,7 +40,8 @@
 // A command is a MessagePack array: the version, the number of the operation, the term of the
 // leader that proposed it, and its operands. The version is 2, or 3 if a quota follows the
 // operands: the command is then charged to a user (see Quota). In version 4 the quota may be nil, and
-// AbsentSince of a set follows, an index.
+// AbsentSince of a set follows, an index. In version 5 the path and the generation of From follow: a set
+// that creates a file and deletes that one, which is a rename.
 //
 //	set            [2, 1, term, path, data, generation, session, ephemeral, guard]
 //	delete         [2, 2, term, path, generation, session, guard]

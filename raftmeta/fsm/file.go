@@ -18,6 +18,9 @@ func (ns *Namespace) set(index uint64, c *Command) Result {
 		return r
 	}
 	old := ns.Get(c.Path)
+	if c.From != "" && (old == nil || !old.Dir) {
+		return rename(ns, index, c)
+	}
 	if old == nil {
 		return ns.create(index, c)
 	}
@@ -116,6 +119,39 @@ func (ns *Namespace) create(index uint64, c *Command) Result {
 	}
 	ns.add(index, n)
 	return Result{Generation: index, Instance: index}
+}
+
+// rename creates the file of a command and deletes the file at c.From, in one step: no state of the namespace has both or neither. Both are in one
+// directory, and neither the new file nor the old one is ephemeral or locked.
+func rename(ns *Namespace, index uint64, c *Command) Result {
+	if err := CheckRename(c.Path, c.From); err != nil {
+		return badPath(c.From, err)
+	}
+	if n := ns.Get(c.Path); n != nil || c.Generation != 0 && c.Generation != api.AnyGeneration {
+		r := Result{Code: CodeGeneration, path: c.Path}
+		if n != nil {
+			r.Generation = n.Generation
+		}
+		return r
+	}
+	from := ns.Get(c.From)
+	switch {
+	case from == nil:
+		return Result{Code: CodeGeneration, path: c.From}
+	case from.Dir:
+		return Result{Code: CodeIsDirectory, path: c.From}
+	case from.Generation != c.FromGeneration:
+		return Result{Code: CodeGeneration, path: c.From, Generation: from.Generation}
+	case from.Ephemeral != 0 || c.Ephemeral:
+		return Result{Code: CodeEphemeral, path: c.From}
+	case from.lock != nil && (from.lock.holders > 0 || from.lock.delay != 0):
+		return ns.locked(from)
+	}
+	r := ns.create(index, c) // before the removal: AbsentSince is about earlier ones
+	if r.Code == CodeDone {
+		ns.drop(index, from)
+	}
+	return r
 }
 
 // add adds a new node to its parent, which must exist.

@@ -107,6 +107,9 @@ func (m *plainMachine) set(index uint64, c *Command) Code {
 		return refused
 	}
 	n := m.nodes[c.Path]
+	if c.From != "" && (n == nil || !n.dir) {
+		return m.rename(index, c)
+	}
 	switch {
 	case n == nil && m.belowFile(c.Path):
 		return CodeNotDirectory
@@ -128,6 +131,27 @@ func (m *plainMachine) set(index uint64, c *Command) Code {
 	}
 	n.data, n.gen, n.cached = string(c.Data), index, 0
 	m.tell("contents %s", c.Path)
+	return CodeDone
+}
+
+func (m *plainMachine) rename(index uint64, c *Command) Code {
+	from := m.nodes[c.From]
+	switch {
+	case c.From == c.Path:
+		return CodeBadPath
+	case m.nodes[c.Path] != nil || c.Generation != 0 && c.Generation != api.AnyGeneration || from == nil:
+		return CodeGeneration
+	case from.dir:
+		return CodeIsDirectory
+	case from.gen != c.FromGeneration:
+		return CodeGeneration
+	case from.ephemeral != 0 || c.Ephemeral:
+		return CodeEphemeral
+	case from.delay > 0 || len(from.holders) > 0:
+		return CodeLocked
+	}
+	m.add(c.Path, index, &plainNode{data: string(c.Data)})
+	m.drop(c.From, index)
 	return CodeDone
 }
 
@@ -394,6 +418,11 @@ func TestMachineModel(t *testing.T) {
 			t.Errorf("operation %d was never done", o)
 		}
 	}
+	for _, c := range []Code{CodeDone, CodeGeneration, CodeIsDirectory, CodeEphemeral, CodeLocked, CodeStale} {
+		if seen[fmt.Sprint("rename", c)] == 0 {
+			t.Errorf("no rename came to %d", c)
+		}
+	}
 	for c := CodeDone; c <= CodeNotHeld; c++ {
 		n := 0
 		for o := OpSet; o <= OpNewest; o++ {
@@ -421,6 +450,9 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 		got := m.Apply(Entry{index, 5, c.Encode()})
 		want := plain.apply(index, 5, &c)
 		seen[fmt.Sprint(c.Op, want)]++
+		if c.From != "" {
+			seen[fmt.Sprint("rename", want)]++
+		}
 		if got.Code != want || !sameChanges(told, plain.events) {
 			t.Fatalf("entry %d, %+v: code %d, changes %q; want %d, %q", index, c, got.Code, told, want, plain.events)
 		}
@@ -504,6 +536,13 @@ func randomCommand(rng *rand.Rand, m *plainMachine) Command {
 	case OpSet:
 		c.Data = []byte(fmt.Sprint(rng.IntN(1000)))
 		c.Ephemeral = rng.IntN(3) == 0
+		if rng.IntN(3) == 0 {
+			c.From = strings.TrimSuffix(path.Dir(c.Path), "/") + []string{"/a", "/b", "/b-b", "/c0"}[rng.IntN(4)]
+			c.Ephemeral = rng.IntN(9) == 0
+			if from := m.nodes[c.From]; from != nil {
+				c.FromGeneration = from.gen - uint64(rng.IntN(4)/3)
+			}
+		}
 	case OpOpenSession:
 		c.Name, c.Duration = fmt.Sprint("s", rng.IntN(100)), 2*time.Second
 	case OpExpireSession:

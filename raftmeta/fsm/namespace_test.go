@@ -253,6 +253,44 @@ func TestNamespaceAbsentSince(t *testing.T) {
 	}
 }
 
+// A rename creates a file and deletes another one, or changes nothing.
+func TestNamespaceRename(t *testing.T) {
+	ns := NewNamespace()
+	for i, p := range []string{"/d/a", "/d/b", "/d/dir/f", "/e/a"} {
+		put(ns, uint64(2+i), p, []byte(p), 0)
+	}
+	for i, c := range []struct {
+		path, from string
+		gen        uint64 // of from
+		err        error
+	}{
+		{"/d/new", "/d/a", 7, &api.GenerationError{Path: "/d/a", Got: 2}},
+		{"/d/new", "/d/absent", 2, &api.GenerationError{Path: "/d/absent"}},
+		{"/d/b", "/d/a", 2, &api.GenerationError{Path: "/d/b", Got: 3}},
+		{"/d/new", "/d/dir", 4, api.ErrIsDirectory},
+		{"/d/new", "/e/a", 5, &api.PathError{Path: "/e/a", Reason: "is not another file of the same directory"}},
+		{"/d/new", "/d/dir/f", 4, &api.PathError{Path: "/d/dir/f", Reason: "is not another file of the same directory"}},
+		{"/d/new", "/d/new", 2, &api.PathError{Path: "/d/new", Reason: "is not another file of the same directory"}},
+		{"/d/new", "/", 2, &api.PathError{Path: "/", Reason: "is the root directory"}},
+		{"/d/new", "/d/a", 2, nil},
+		{"/d/late", "/d/a", 2, &api.GenerationError{Path: "/d/a"}}, // a request that arrives again
+		{"/d/new", "/d/a", 2, &api.GenerationError{Path: "/d/new", Got: 18}},
+	} {
+		before := ns.Get("/d/a")
+		r := ns.set(uint64(10+i), &Command{Op: OpSet, Path: c.path, Data: []byte("v"), From: c.from, FromGeneration: c.gen})
+		if err := r.Err(0); fmt.Sprint(err) != fmt.Sprint(c.err) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if c.err != nil && ns.Get("/d/a") != before {
+			t.Errorf("%+v: it has changed", c)
+		}
+		checkNamespace(t, ns)
+	}
+	if n := ns.Get("/d/new"); ns.Get("/d/a") != nil || n == nil || string(n.Data) != "v" || n.Generation != 18 || n.instance != 18 {
+		t.Errorf("renamed to %+v, and %+v", n, ns.Get("/d/a"))
+	}
+}
+
 func TestNamespaceInstanceStays(t *testing.T) {
 	ns := NewNamespace()
 	put(ns, 5, "/d/f", nil, 0)

@@ -30,6 +30,18 @@ func CheckFile(p string) error {
 	return CheckDir(p)
 }
 
+// CheckRename returns a *api.PathError unless from can name a file in the directory of path, other than path.
+func CheckRename(path, from string) error {
+	if err := CheckFile(from); err != nil {
+		return err
+	}
+	dir, _ := split(path)
+	if other, _ := split(from); other != dir || from == path {
+		return &api.PathError{Path: from, Reason: "is not another file of the same directory"}
+	}
+	return nil
+}
+
 // CheckDir returns a *api.PathError unless p can name a directory: absolute, names separated by one
 // slash, no trailing slash, within the limits above, valid UTF-8 without control characters, and no
 // name "." or "..".

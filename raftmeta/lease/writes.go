@@ -31,7 +31,12 @@ func (v *Service) set(ctx context.Context, path string, data []byte, gen uint64,
 	if err := v.checkDisk(); err != nil {
 		return 0, err
 	}
-	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSet, Path: path, Data: data, Generation: gen,
+	if o.From != "" {
+		if err := fsm.CheckRename(path, o.From); err != nil {
+			return 0, err
+		}
+	}
+	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSet, Path: path, Data: data, Generation: gen, From: o.From, FromGeneration: o.FromGeneration,
 		Session: o.Session, Ephemeral: o.Ephemeral, AbsentSince: o.AbsentSince, Guard: o.Guard, Quota: quota, Final: final})
 	return r.Generation, err
 }
@@ -70,7 +75,7 @@ func (v *Service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	return r.Generation, err
 }
 
-// write makes a change at c.path.
+// write makes a change at c.Path, and at c.From of a rename.
 func (v *Service) write(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	lm, err := v.manager(ctx)
 	if err != nil {
@@ -79,7 +84,8 @@ func (v *Service) write(ctx context.Context, c fsm.Command) (fsm.Result, error) 
 	if err := v.precheck(&c); err != nil {
 		return fsm.Result{}, err
 	}
-	r, err := lm.write(ctx, c, c.Path)
+	o := api.SetOptions{From: c.From}
+	r, err := lm.write(ctx, c, o.Paths(c.Path)...)
 	if err != nil {
 		return fsm.Result{}, err
 	}

@@ -103,7 +103,7 @@ func (c *Client) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 // rejected, only the session and the content of an ephemeral file can show that the first
 // succeeded; otherwise the error is api.ErrOutcomeUnknown.
 func (c *Client) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (made uint64, err error) {
-	again := gen != 0 && gen != api.AnyGeneration
+	again := gen != 0 && gen != api.AnyGeneration || o.From != "" // which has a generation
 	unknown, err := c.do(ctx, again, func(s api.Service) error {
 		made, err = s.Set(ctx, path, data, gen, o)
 		return err

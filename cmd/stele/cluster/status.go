@@ -182,9 +182,12 @@ func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 		under = cli.FormatCount(s.UnderReplicated)
 	}
 	figures.Add("under-replicated extents", under)
-	figures.Add("reads", fmt.Sprintf("%s rows, %s batches of scans", cli.FormatCount(s.Reads), cli.FormatCount(s.Scans)))
+	figures.Add("reads", text.Plural(s.Reads, "row")+" by key, "+cli.FormatCount(s.Scans)+" batches of scans")
 	figures.Add("writes", fmt.Sprintf("%s commits, %s stalled, %s rejected", cli.FormatCount(s.Commits), cli.FormatCount(s.Stalls), cli.FormatCount(s.Overloads)))
 	figures.Add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", cli.FormatCount(s.MinorCompactions), cli.FormatCount(s.MergingCompactions), cli.FormatCount(s.MajorCompactions)))
+	if whole.Space != nil {
+		figures.Add("disks of the cluster", diskText(whole.Space))
+	}
 	disks := cli.NewGrid("STATE", "USED", "FREE", "OF", "DATA FOLDER")
 	for _, d := range s.Disks {
 		state := "ok"
@@ -194,6 +197,14 @@ func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 		disks.Add(state, cli.Size(d.UsedBytes), cli.Size(d.FreeBytes), cli.Size(d.TotalBytes), d.Path)
 	}
 	return a.PrintAll(gridOf(whole), figures, disks)
+}
+
+func diskText(x *health.Space) string {
+	t := cli.FormatSize(x.Free) + " free of " + cli.FormatSize(x.Total)
+	if f := x.Forecast(); f != "" {
+		t += "; " + f
+	}
+	return t
 }
 
 // stateStyles are the colours of the states.

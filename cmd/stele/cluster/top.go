@@ -23,17 +23,21 @@ READS are rows read by key, SCANS batches of scans, and COMMITS changes made dur
 second since the last view; those of the first view are of a second. P99 READ and P99
 WRITE are the 99th percentiles of the last quarter of a minute, rounded up to a power of
 two. WAITS are writes a second that waited for memory, or were rejected for lack of it.
-The console has the last hour as charts.`
+The console has the last hour as charts.
+
+--hot adds the tablets with the most operations on rows since the minute before, of the
+tables that you may read. SHARE is that of all operations on these tables.`
 
 const topExample = `  stele top
   stele top --interval 5s
+  stele top --hot 5
   stele top --count 1 --json | jq -s 'map(.commits_per_s) | add'`
 
 // topTimeout bounds the requests of one view.
 const topTimeout = 5 * time.Second
 
 func topCommand(a *cli.App) *cobra.Command {
-	every, views := 2*time.Second, 0
+	every, views, hot := 2*time.Second, 0, 0
 	cmd := &cobra.Command{
 		Use:     "top",
 		Short:   "Show what the nodes do now",
@@ -41,12 +45,16 @@ func topCommand(a *cli.App) *cobra.Command {
 		Example: topExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if hot < 0 || hot > api.HotTabletsMax {
+				return cli.Usagef("", "--hot is %d, want 0 to %d", hot, api.HotTabletsMax)
+			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				return top(ctx, a, c, every, views)
+				return top(ctx, a, c, every, views, hot)
 			})
 		},
 	}
 	cmd.Flags().DurationVar(&every, "interval", every, "time between two views")
+	cmd.Flags().IntVar(&hot, "hot", hot, "also show this number of tablets, the hottest first")
 	cmd.Flags().IntVar(&views, "count", views, "end after this number of views; 0 means never")
 	return cmd
 }
@@ -78,7 +86,7 @@ type nodeView struct {
 }
 
 // top shows views of the nodes.
-func top(ctx context.Context, a *cli.App, c *client.Client, every time.Duration, views int) error {
+func top(ctx context.Context, a *cli.App, c *client.Client, every time.Duration, views, hot int) error {
 	last, err := askNodes(ctx, c)
 	if err != nil {
 		return err
@@ -93,8 +101,22 @@ func top(ctx context.Context, a *cli.App, c *client.Client, every time.Duration,
 		}
 		lines := topLines(last, now)
 		last = now
-		return printTop(a, lines)
+		if err := printTop(a, lines); err != nil || hot == 0 {
+			return err
+		}
+		return topTablets(ctx, a, c, hot)
 	})
+}
+
+// topTablets shows the hottest tablets.
+func topTablets(ctx context.Context, a *cli.App, c *client.Client, most int) error {
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
+	defer cancel()
+	l, err := c.Tables().Hot(ctx, &client.HotTabletsRequest{Since: time.Minute, Most: most})
+	if err != nil {
+		return err
+	}
+	return printHot(a, l)
 }
 
 // sleepFirst waits until rates can be computed.

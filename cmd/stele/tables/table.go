@@ -16,14 +16,14 @@ import (
 func tableCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Create, copy, list, describe, clear, drop and compact tables; split, move and merge tablets",
+		Short: "Create, copy, rename, list, describe, clear, drop and compact tables; split, move and merge tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
+	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableRenameCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
 		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a), tableCopyCommand(a))
 	return cmd
 }

@@ -130,14 +130,9 @@ func newPlan(seed uint64) plan {
 		x := &p.tuning.GC
 		x.Every, x.Warn, x.Grace, x.Away, p.tuning.SweepDelay = 2*time.Second, 3*time.Second, 2*time.Second, seconds(r, 30, 90), time.Second
 	}
-	if losesAnswers {
-		p.lostOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
-	}
+	p.lostOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
 	return p
 }
-
-// losesAnswers is whether plans have lost answers. Off until a violation that they showed is explained, see DESIGN.md.
-const losesAnswers = false
 
 // dropEnds removes the phases that follow the healing, which take minutes of virtual time.
 func (p *plan) dropEnds() {
