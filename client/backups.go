@@ -34,6 +34,19 @@ func (b Backups) Create(ctx context.Context, keep time.Duration, tables ...strin
 	return id, err
 }
 
+// CreateAt begins a backup of one table of another backup, as the table was at a later time, and returns its id: the other backup, and the
+// table's changes up to and including that time. See Wait. It is complete for the rows of each tablet by the clock of the server that had
+// it then. The table has a change stream, and may have been dropped. keep is as for Create. Errors: ErrNoBackup, ErrBackupNotMade, ErrNoTable,
+// api.ErrNoChangeStream, an *api.RestoreTimeError if the table cannot be restored to that time, and those of Create.
+func (b Backups) CreateAt(ctx context.Context, keep time.Duration, id, tableName string, at time.Time) (made string, err error) {
+	req := api.CreateBackupRequest{Tables: []string{tableName}, Keep: keep, From: id, To: at.UnixMicro()}
+	err = b.calls.do(ctx, &call{method: api.MethodCreateBackup, change: true, encode: req.Append, decode: func(d *wire.Decoder) error {
+		made = d.Str()
+		return d.Err()
+	}})
+	return made, err
+}
+
 // List returns all backups, the oldest first. Errors: ErrPermission, and those of Tables.List.
 func (b Backups) List(ctx context.Context) ([]Backup, error) {
 	all, after := []Backup{}, ""

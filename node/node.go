@@ -277,6 +277,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	}
 	n.background.Go(n.blobs.CollectGarbage)
 	n.background.Go(n.backups.Run)
+	n.background.Go(n.backups.RunReplays)
 	return nil
 }
 

@@ -64,7 +64,8 @@ var parts = map[string]map[string][]string{
 		"tombstone":       {},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
-		"changes":         {"ikey", "logbody", "sstable"},
+		"changes":         {"ikey", "logbody", "sstable", "tombstone"},
+		"replay":          {"changes", "ikey", "logbody", "memtable", "sstable", "storage"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
 	},
 }

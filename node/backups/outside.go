@@ -163,7 +163,7 @@ func (s *Service) importNow(ctx context.Context, manifest, files, by string) (id
 	if err != nil {
 		return "", err
 	}
-	rec := &backup.Record{State: backup.Made, Created: time.Now(), By: by}
+	rec := &backup.Record{State: backup.Made, Created: time.Now(), By: by, Imported: true}
 	rec.Expires = rec.Created.Add(api.ImportedKeep)
 	if err := s.importManifest(ctx, manifest, staged, rec); err != nil {
 		return "", err

@@ -293,11 +293,19 @@ served within seconds.
 
 The new table has the schema of that time. Its rights and owner are those of a new table.
 
+With --to-time the table gets the changes since the backup, too, up to a time. It must
+have a change stream since before the backup, and may have been dropped, but not purged.
+Each row is as it was at that time, by the clock of the server that had it. Changes are
+written to new files, which takes time in proportion to them; the table appears when it
+is complete. If the command dies, run it again.
+
 With --from the backup is outside it, and all of it is uploaded first, also if the
 cluster is another one than that of the backup, or has another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
   stele backup restore 20261127-194512-3f9a01 webtable --as webtable
+  stele backup restore 20261127-194512-3f9a01 --as noon --to-time 2026-11-28T12:00:00Z
+  stele backup restore 20261127-194512-3f9a01 --as before --to-time 15m
   stele backup restore 20261127-194512-3f9a01 --all --from /mnt/backups`
 
 // restoring holds the arguments and flags of restore.
@@ -307,6 +315,7 @@ type restoring struct {
 	all     bool
 	as      string // empty: the name in the backup
 	from    string // empty: inside the cluster
+	toTime  string // empty: that of the backup
 	outside outside
 }
 
@@ -323,6 +332,9 @@ func restoreCommand(a *cli.App) *cobra.Command {
 			if r.all && (r.as != "" || len(r.table) > 0) {
 				return cli.Usagef("tables of --all get the names that they have in the backup", "--all is given with a table or --as")
 			}
+			if r.toTime != "" {
+				return restoreToTime(cmd, a, r)
+			}
 			if r.from != "" {
 				return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error { return restoreFrom(ctx, a, c, r) })
 			}
@@ -332,22 +344,41 @@ func restoreCommand(a *cli.App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&r.as, "as", "", "`name` of the new table (default: that of the table in the backup)")
 	f.BoolVar(&r.all, "all", false, "restore all tables of the backup")
+	f.StringVar(&r.toTime, "to-time", "", "restore to this `time` in RFC 3339, microseconds, or an age such as 15m")
 	fromFlag(cmd, &r.from)
 	r.outside.flags(cmd)
 	return cmd
 }
 
+// restoreToTime is restore with --to-time.
+func restoreToTime(cmd *cobra.Command, a *cli.App, r *restoring) error {
+	if r.from != "" {
+		return cli.Usagef("the changes are in the cluster", "--from and --to-time are both given")
+	}
+	at, err := cli.ParseMoment(r.toTime, time.Now())
+	if err != nil {
+		return err
+	}
+	return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error { return restoreTo(ctx, a, c, r, at) })
+}
+
+// names returns the names of the tables to restore from a backup inside the cluster.
+func (r *restoring) names(ctx context.Context, c *client.Client) ([]string, error) {
+	if len(r.table) > 0 {
+		return r.table, nil
+	}
+	b, err := c.Backups().Find(ctx, r.id)
+	if err != nil {
+		return nil, err
+	}
+	return r.choose(b.Tables)
+}
+
 // restoreInside restores tables of a backup inside the cluster.
 func restoreInside(ctx context.Context, a *cli.App, c *client.Client, r *restoring) error {
-	names := r.table
-	if len(names) == 0 {
-		b, err := c.Backups().Find(ctx, r.id)
-		if err != nil {
-			return err
-		}
-		if names, err = r.choose(b.Tables); err != nil {
-			return err
-		}
+	names, err := r.names(ctx, c)
+	if err != nil {
+		return err
 	}
 	for _, name := range names {
 		if err := restore(ctx, a, c, r.id, name, cli.OrElse(r.as, name)); err != nil {
