@@ -103,32 +103,11 @@ func (s *Service) checkReplay(ctx context.Context, p *replayPlan) (err error) {
 
 // sourceOf returns the schema of the table with an id, which may have been dropped, with the name under which its tablets are served.
 func (s *Service) sourceOf(ctx context.Context, id uint64) (*table.Schema, error) {
-	names, err := s.Catalog.Names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if have, _, err := s.Catalog.Schema(ctx, name); err == nil && have.ID == id {
-			return have, nil
-		} else if err != nil && !errors.Is(err, api.ErrNoTable) {
-			return nil, err
-		}
-	}
-	dropped, _, err := s.Catalog.Dropped(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, ok := dropped[id]
-	if !ok {
+	served, err := s.Catalog.SchemaByID(ctx, id)
+	if errors.Is(err, api.ErrNoTable) {
 		return nil, fmt.Errorf("the table was deleted, and its changes with it: restore the backup without a time: %w", api.ErrNoTable)
 	}
-	have, err := s.Catalog.ReadDropped(ctx, &d)
-	if err != nil {
-		return nil, err
-	}
-	served := have.Clone()
-	served.Name = d.File
-	return served, nil
+	return served, err
 }
 
 // beginning is where the changes of a tablet of a backup begin.

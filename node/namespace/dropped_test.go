@@ -53,6 +53,12 @@ func TestDropAndRestore(t *testing.T) {
 	if err != nil || len(kept) != 1 || d.Name != "t" || !d.At.Equal(at) {
 		t.Fatalf("kept are %+v, %v", kept, err)
 	}
+	if now, err := plain.SchemaByID(ctx, 100); err != nil || now.ID != 100 || now.Name != d.File {
+		t.Errorf("dropped, by id: %+v, %v", now, err)
+	}
+	if _, err := plain.SchemaByID(ctx, 99); !errors.Is(err, api.ErrNoTable) {
+		t.Errorf("by the id of no table: %v", err)
+	}
 	if err := plain.SaveTable(ctx, newSchema(t, 101, "u"), nil, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +79,9 @@ func TestDropAndRestore(t *testing.T) {
 	s.Name = "w"
 	if err := plain.Restore(ctx, &d, s); !errors.Is(err, api.ErrNoTable) {
 		t.Errorf("restored twice: %v", err)
+	}
+	if now, err := plain.SchemaByID(ctx, 100); err != nil || now.ID != 100 || now.Name != "v" {
+		t.Errorf("by id: %+v, %v", now, err)
 	}
 	if now, _, err := plain.Schema(ctx, "v"); err != nil || now.ID != 100 || now.Name != "v" {
 		t.Errorf("restored: %+v, %v", now, err)

@@ -45,8 +45,8 @@ Tables can be used meanwhile.
 The cluster makes the backup: if the command is interrupted, it goes on. It is kept until
 it is deleted, or for the time of --keep.
 
-With --to it is also copied out of the cluster, to a directory or a bucket: see "stele backup copy".
-Without --keep, the backup inside the cluster is then deleted.`
+With --to it is also copied out of the cluster, to a directory or a bucket: see "stele
+backup copy". Without --keep, the backup inside the cluster is then deleted.`
 
 const createExample = `  stele backup create webtable
   stele backup create webtable users --keep 30d

@@ -30,8 +30,8 @@ The backup is listed there when it is whole and durable. If the command is inter
 run it again: it continues.
 
 With --encryption-key-file the copies are encrypted. All backups of that directory or
-bucket need the key. It is not stored in the cluster: without a copy of it the backups are
-lost.
+bucket need the key. It is not stored in the cluster: without a copy of it the backups
+are lost.
 
 The credentials for a bucket are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
 AWS_SESSION_TOKEN, or of AWS_PROFILE in ~/.aws/credentials. AWS_REGION, AWS_CA_BUNDLE and
@@ -318,8 +318,8 @@ func deleteFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 	return nil
 }
 
-const verifyLong = `Read each byte of backups in a directory or bucket, and compare checksums. Without ids all backups
-are verified. Damaged files are printed, and the exit code is then 5.
+const verifyLong = `Read each byte of backups in a directory or bucket, and compare checksums. Without ids
+all backups are verified. Damaged files are printed, and the exit code is then 5.
 
 "stele blob fsck" verifies backups inside the cluster.`
 
