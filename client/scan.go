@@ -270,7 +270,7 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 		if opened || !f.misrouted && !resumable(b.err) {
 			return b
 		}
-		if !planted.On(planted.ScanNextAgain) {
+		if !planted.On(planted.ScanNextAgain) || !errors.Is(b.err, rpc.ErrConnLost) {
 			f.cursor = 0
 		}
 		if planted.On(planted.ScanRepeats) {
