@@ -102,6 +102,7 @@ func (tb *Service) undropTable(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
+	tb.Quotas.Await(c.Context(), s.ID)
 	AwaitTable(c.Context(), tb.AwaitServed(s, 1))
 	c.Reply(schemaAnswer(s))
 }
