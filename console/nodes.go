@@ -19,7 +19,7 @@ type nodeRow struct {
 	Look                     string // good, warn or bad
 	StateText, Role          string
 	Tablets, Replicas, Under string
-	Disk, LoadBar            bar
+	Disk                     bar
 	Lately                   lately
 }
 
@@ -60,7 +60,6 @@ func (n *nodeRow) look() {
 		n.Look, n.StateText = "warn", "draining"
 	}
 	n.Disk = usedBar(n.CapacityBytes-n.FreeBytes, n.CapacityBytes)
-	n.LoadBar = bar{Percent: min(max(int(100*n.Load), 0), 100), Level: "good", Text: percent(int64(1000*n.Load), 1000)}
 }
 
 // nodesPage shows all nodes.

@@ -78,7 +78,6 @@ type Node struct {
 	Leader    bool    `json:"leader"`
 	Master    bool    `json:"master"`
 	Draining  bool    `json:"draining"`
-	Load      float64 `json:"load"`
 	Tablets   *int64  `json:"tablets"`
 	Bytes     *int64  `json:"bytes"` // of replicas that it holds
 	Under     *int64  `json:"under_replicated"`
@@ -136,7 +135,7 @@ func (x *Cluster) add(a *answers) {
 	}
 	for i := range a.nodes {
 		n := &a.nodes[i]
-		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
+		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining}
 		if a.tabletsErr == nil {
 			count := a.held[n.ID]
 			j.Tablets = &count
