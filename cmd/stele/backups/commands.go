@@ -293,7 +293,7 @@ served within seconds.
 
 The new table has the schema of that time. Its rights and owner are those of a new table.
 
-With --from the backup is outside it, and all of it is uploaded first, also if the
+With --from the backup is outside it, and the table's files are uploaded first, also if the
 cluster is another one than that of the backup, or has another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
