@@ -119,9 +119,10 @@ func (b Backups) Restore(ctx context.Context, id, tableName, as string) (*table.
 // BackupFile is a file of a backup.
 type BackupFile = api.BackupFile
 
-// Files calls each for the files of a backup, the manifest first, and stops at its error. It requires the right to administer the cluster.
+// Files calls each for the files of a backup, the manifest first and each file once, and stops at its error. It requires the right to administer the cluster.
 // Errors: ErrNoBackup, ErrBackupNotMade, and those of List.
 func (b Backups) Files(ctx context.Context, id string, each func(*BackupFile) error) error {
+	seen := map[string]bool{} // tablets share files
 	for from := int64(0); ; {
 		req := api.BackupFilesRequest{ID: id, From: from}
 		var page api.BackupFiles
@@ -129,6 +130,10 @@ func (b Backups) Files(ctx context.Context, id string, each func(*BackupFile) er
 			return err
 		}
 		for i := range page.Files {
+			if seen[page.Files[i].ID] {
+				continue
+			}
+			seen[page.Files[i].ID] = true
 			if err := each(&page.Files[i]); err != nil {
 				return err
 			}

@@ -239,7 +239,7 @@ func (f *BackupFile) fields() fields {
 }
 
 // BackupFiles is the result of backup_files: a page of the files of a backup, the manifest first. Next is the position of the next page, 0
-// after the last one.
+// after the last one. A file that tablets share may be in several pages.
 type BackupFiles struct {
 	Files []BackupFile
 	Next  int64

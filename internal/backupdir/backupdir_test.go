@@ -33,6 +33,7 @@ type cluster struct {
 
 	staged   map[string][]byte
 	imported map[string][]byte // contents by the ids that they had
+	manifest []byte            // of the last import
 }
 
 func newCluster() *cluster {
@@ -95,7 +96,7 @@ func (c *cluster) Import(_ context.Context, manifest, files string) (string, err
 		old, id := hex.EncodeToString(pair[:fileIDDigits/2]), hex.EncodeToString(pair[fileIDDigits/2:])
 		c.imported[old] = c.staged[id]
 	}
-	if c.staged[manifest] == nil {
+	if c.manifest = c.staged[manifest]; c.manifest == nil {
 		return "", errors.New("no manifest")
 	}
 	return "imported", nil
@@ -177,7 +178,7 @@ func (e *env) check() (listed []string) {
 			e.t.Fatalf("backup %s: %v", x.ID, x.Err)
 		}
 		listed = append(listed, x.ID)
-		if _, err := d.Import(e.t.Context(), e.c, x.ID, &Progress{}); err != nil {
+		if _, err := d.Import(e.t.Context(), e.c, x.ID, nil, &Progress{}); err != nil {
 			e.t.Fatalf("import %s: %v", x.ID, err)
 		}
 		if len(e.c.staged) > 0 {
@@ -193,7 +194,7 @@ func (e *env) check() (listed []string) {
 // imported reports whether the last import has the files of a backup.
 func (e *env) imported(id string) bool {
 	want := map[string][]byte{}
-	for _, f := range e.c.backups[id] {
+	for _, f := range e.c.backups[id][1:] { // the manifest is named by itself
 		want[f.ID] = e.c.content[f.ID]
 	}
 	return maps.EqualFunc(e.c.imported, want, bytes.Equal)
@@ -232,6 +233,36 @@ func testCopy(t *testing.T, newEnv func(*testing.T) *env) {
 	}
 }
 
+// TestSelection: of a backup of several tables, only the files of the selected ones are read and uploaded, with a manifest of those. A selection that fails
+// leaves nothing.
+func TestSelection(t *testing.T) { withKeys(t, testSelection) }
+
+func testSelection(t *testing.T, newEnv func(*testing.T) *env) {
+	e := newEnv(t)
+	e.mustCopy(e.c.add("b1", "manifest of two", "one", "two", "three"))
+	two := e.c.backups["b1"][2].ID
+	p := &Progress{}
+	_, err := e.dir().Import(t.Context(), e.c, "b1", func(manifest io.ReaderAt, size int64, w io.Writer) (map[string]bool, error) {
+		all, err := io.ReadAll(io.NewSectionReader(manifest, 0, size))
+		if err != nil || string(all) != "manifest of two" {
+			t.Errorf("selected from %q, %v", all, err)
+		}
+		_, err = w.Write([]byte("manifest of one"))
+		return map[string]bool{two: true}, err
+	}, p)
+	if err != nil || len(e.c.imported) != 1 || string(e.c.imported[two]) != "two" || string(e.c.manifest) != "manifest of one" || len(e.c.staged) != 0 {
+		t.Errorf("imported %q with manifest %q, left %d, %v", e.c.imported, e.c.manifest, len(e.c.staged), err)
+	}
+	if want := int64(len("manifest of two") + len("two")); p.Total() != want || p.Done() != want {
+		t.Errorf("progress %d of %d, want %d", p.Done(), p.Total(), want)
+	}
+	want := errors.New("no such table")
+	_, err = e.dir().Import(t.Context(), e.c, "b1", func(io.ReaderAt, int64, io.Writer) (map[string]bool, error) { return nil, want }, p)
+	if !errors.Is(err, want) || len(e.c.staged) != 0 {
+		t.Errorf("a selection that fails: %v, left %d", err, len(e.c.staged))
+	}
+}
+
 // TestLimit: a copy, a verification and an import of 4 MiB each last 3 s at 1 MiB/s, after the first MiB.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +281,7 @@ func TestLimit(t *testing.T) {
 		d.Limit(1 << 20)
 		lasted("the verification", d.Verify(t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { t.Error(err) }))
 		d.Limit(1 << 20)
-		_, err = d.Import(t.Context(), e.c, "b1", &Progress{})
+		_, err = d.Import(t.Context(), e.c, "b1", nil, &Progress{})
 		lasted("the import", err)
 	})
 }
@@ -566,7 +597,7 @@ func (e *env) damaged(what, name string) {
 	}
 	err := d.Verify(e.t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { found = found || names(err) })
 	found = found || names(err)
-	_, importErr := d.Import(e.t.Context(), e.c, "b1", &Progress{})
+	_, importErr := d.Import(e.t.Context(), e.c, "b1", nil, &Progress{})
 	if found != names(importErr) || !found && !e.imported("b1") { // bytes that mean nothing may change
 		e.t.Fatalf("%s %s: verified with %v, %v, imported with %v", what, name, found, err, importErr)
 	}

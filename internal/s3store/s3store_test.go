@@ -193,7 +193,7 @@ func TestBackups(t *testing.T) {
 		if err := d.Verify(t.Context(), []string{"b1", "b2"}, &backupdir.Progress{}, bad); err != nil {
 			t.Error(err)
 		}
-		if id, err := d.Import(t.Context(), c, "b2", &backupdir.Progress{}); err != nil || id != "imported" {
+		if id, err := d.Import(t.Context(), c, "b2", nil, &backupdir.Progress{}); err != nil || id != "imported" {
 			t.Errorf("imported %q, %v", id, err)
 		}
 		if freed, err := d.Delete(t.Context(), "b2"); err != nil || freed.Objects != 1 {
@@ -314,7 +314,7 @@ func TestBrokenReads(t *testing.T) {
 		}
 		before := len(c.staged)
 		var corrupt *backupdir.CorruptError
-		if _, err := backupdir.In(st, nil).Import(t.Context(), c, "b1", &backupdir.Progress{}); !errors.As(err, &corrupt) {
+		if _, err := backupdir.In(st, nil).Import(t.Context(), c, "b1", nil, &backupdir.Progress{}); !errors.As(err, &corrupt) {
 			t.Errorf("%s are imported: %v", what, err)
 		}
 		for id, p := range c.staged {

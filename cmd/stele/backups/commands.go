@@ -299,8 +299,8 @@ Each row is as it was at that time, by the clock of the server that had it. Chan
 written to new files, which takes time in proportion to them; the table appears when it
 is complete. If the command dies, run it again.
 
-With --from the backup is outside it, and all of it is uploaded first, also if the
-cluster is another one than that of the backup, or has another number of nodes.`
+With --from the backup is outside it, and the files of the table are uploaded first. The
+cluster may be another one than that of the backup, and have another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
   stele backup restore 20261127-194512-3f9a01 webtable --as webtable

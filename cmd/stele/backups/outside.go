@@ -407,8 +407,12 @@ func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, r *restoring
 			return err
 		}
 	}
+	var selected backupdir.Selection
+	if len(names) < len(b.Tables) {
+		selected = selectTables(names)
+	}
 	p, stop := showMoves(a, "uploading "+b.ID)
-	id, err := d.Import(ctx, backupdir.TargetOf(c), b.ID, p)
+	id, err := d.Import(ctx, backupdir.TargetOf(c), b.ID, selected, p)
 	took := stop()
 	if err != nil {
 		return explain(err, r.from)
