@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/time/rate"
@@ -32,10 +33,15 @@ const (
 	objectsPrefix = 2 // digits of a hash that name its directory
 )
 
-// Open opens a directory of backups, which must exist. key is that of its backups, nil if they are not encrypted.
+// Open opens a directory of backups, which Create has created. key is that of its backups, nil if they are not encrypted. Errors:
+// ErrNoDirectory, those of the file system.
 func Open(fsys vfs.FS, path string, key *Key) (*Dir, error) {
-	if _, err := fsys.ReadDir(path); err != nil {
+	names, err := fsys.ReadDir(path)
+	if err != nil {
 		return nil, fmt.Errorf("open the directory of backups: %w", err)
+	}
+	if !slices.Contains(names, backupsDir) {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoDirectory)
 	}
 	return &Dir{fs: fsys, path: path, key: key}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,8 @@ import (
 
 const copyLong = `Copy a backup out of the cluster, to a directory: of another disk, or of a file server.
 The directory may have backups of other times and of other clusters. Files that an
-earlier backup in it has are not copied again. A directory that does not exist is
-created, but not its parent.
+earlier backup in it has are not copied again. --init makes a new or empty directory one
+of backups. Without it such a directory is an error: its disk may not be mounted.
 
 The copy also has the rights, owners and quotas of its tables, and with all tables those
 of the cluster: see "stele backup restore-access".
@@ -31,7 +32,7 @@ is not stored in the cluster: without a copy of it the backups are lost.`
 
 const copyExample = `  stele backup copy 20261127-194512-3f9a01 --to /mnt/backups
   stele backup create --all --to /mnt/backups --rate 50MiB
-  stele backup create --all --to /mnt/sealed --encryption-key-file /etc/stele/backup-key`
+  stele backup create --all --to /mnt/sealed --init --encryption-key-file /etc/stele/backup-key`
 
 func copyCommand(a *cli.App) *cobra.Command {
 	to, o := "", outside{}
@@ -60,12 +61,14 @@ func copyCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`directory` of backups")
 	o.flags(cmd)
+	o.initFlag(cmd)
 	return cmd
 }
 
 // outside holds the flags of commands that move the bytes of backups outside the cluster.
 type outside struct {
 	rate string
+	init bool
 	keys masterkeys.Source
 }
 
@@ -76,6 +79,10 @@ func (o *outside) flags(cmd *cobra.Command) {
 
 func (o *outside) keyFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.keys.File, "encryption-key-file", "", "`FILE` with the key of the directory: 64 hexadecimal digits, as of openssl rand -hex 32")
+}
+
+func (o *outside) initFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.init, "init", false, "make the directory one of backups; create it if only its parent exists")
 }
 
 // key returns the key of the directory, nil without one.
@@ -157,6 +164,8 @@ func explain(err error, dir string) error {
 	switch {
 	case errors.Is(err, backupdir.ErrNoBackup):
 		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: fmt.Sprintf(`"stele backup list --from %s" shows the backups with their ids`, dir)}
+	case errors.Is(err, backupdir.ErrNoDirectory):
+		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: `is its disk mounted? "stele backup copy ID --to DIR --init" makes a directory of backups`}
 	case errors.As(err, &busy):
 		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "retry when it is done"}
 	case errors.As(err, &corrupt):
@@ -175,13 +184,20 @@ func repairHint(dir string) string {
 	return fmt.Sprintf(`restore the file from another replica of the directory; or remove it, and copy the backup again if the cluster has it still: "stele backup copy ID --to %s"`, dir)
 }
 
-// create opens a directory with the flags, and creates it if needed.
+// create opens a directory to write with the flags. With --init it makes it one of backups.
 func (o *outside) create(ctx context.Context, to string) (*backupdir.Dir, error) {
 	key, err := o.key(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d, err := backupdir.Create(vfs.OS(), to, key)
+	open := backupdir.Open
+	if o.init {
+		open = backupdir.Create
+	}
+	d, err := open(vfs.OS(), to, key)
+	if err != nil && !o.init && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, backupdir.ErrNoDirectory)) {
+		return nil, &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: "is its disk mounted? for a new directory, or an empty one, add --init"}
+	}
 	if err == nil {
 		err = d.CheckKey()
 	}
@@ -297,7 +313,8 @@ func deleteFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 }
 
 const verifyLong = `Read each byte of backups in a directory, and compare checksums. Without ids all backups
-are verified. Damaged files are printed, and the exit code is then 5.
+are verified. Damaged files are printed, and the exit code is then 5. A directory without
+backups is an error.
 
 "stele blob fsck" verifies backups inside the cluster.`
 
@@ -366,6 +383,9 @@ func orAll(d *backupdir.Dir, ids []string) ([]string, error) {
 	all, err := d.List()
 	for _, e := range all {
 		ids = append(ids, e.ID)
+	}
+	if err == nil && len(ids) == 0 {
+		return nil, cli.NotFoundf(`"stele backup list --from DIR" also shows unfinished copies`, "the directory has no backups: nothing was verified")
 	}
 	return ids, err
 }
