@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/steledb/stele/internal/errkind"
@@ -142,6 +143,12 @@ func ToRPC(err error) *rpc.Error { return kinds.ToRPC(err) }
 // code, such as table.ErrNoFamily by errors.Is or a *table.LimitError by errors.As. It returns any
 // other error unchanged.
 func FromRPC(err error) error { return kinds.FromRPC(err) }
+
+// NoLeader reports whether a node rejected a call because the lock service has no leader. Nothing was executed.
+func NoLeader(err error) bool {
+	var e *rpc.Error
+	return errors.As(err, &e) && e.Code == rpc.CodeUnavailable && e.Details["voters"] != nil
+}
 
 // The forms of errors that have fields.
 var (

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,10 +27,15 @@ const (
 	lockFile = "lock"
 )
 
-// Open opens a directory of backups, which must exist. key is that of its backups, nil if they are not encrypted.
+// Open opens a directory of backups, which Create has created. key is that of its backups, nil if they are not encrypted. Errors:
+// ErrNoDirectory, those of the file system.
 func Open(fsys vfs.FS, path string, key *Key) (*Dir, error) {
-	if _, err := fsys.ReadDir(path); err != nil {
+	names, err := fsys.ReadDir(path)
+	if err != nil {
 		return nil, fmt.Errorf("open the directory of backups: %w", err)
+	}
+	if !slices.Contains(names, backupsDir) {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoDirectory)
 	}
 	return In(&directory{fsys, path}, key), nil
 }

@@ -68,6 +68,9 @@ func createCommand(a *cli.App) *cobra.Command {
 			if to != "" && noWait {
 				return cli.Usagef("omit --no-wait", "--to copies a backup that is made")
 			}
+			if to == "" && o.init {
+				return cli.Usagef("add --to DIR", "--init is for a directory outside the cluster")
+			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				if to != "" {
 					return createOutside(ctx, a, c, args, keep, to, &o)
@@ -83,6 +86,7 @@ func createCommand(a *cli.App) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "make a backup of all tables")
 	o.flags(cmd)
+	o.initFlag(cmd)
 	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster, or to s3://BUCKET/PREFIX")
 	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is made")
 	f.Var((*cli.PositiveDurationFlag)(&keep), "keep", "delete the backup after this `duration` (default: keep it until it is deleted)")

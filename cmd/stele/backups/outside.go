@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 const copyLong = `Copy a backup out of the cluster: to a directory, of another disk or of a file server; or
 to s3://BUCKET/PREFIX, a bucket of Amazon S3 or of a server that speaks its protocol.
 It may have backups of other times and of other clusters. Files that an earlier backup in
-it has are not copied again. A directory that does not exist is created, but neither its
-parent nor a bucket.
+it has are not copied again. --init makes a new or empty directory one of backups.
+Without it such a directory is an error: its disk may not be mounted.
 
 The copy also has the rights, owners and quotas of its tables, and with all tables those
 of the cluster: see "stele backup restore-access".
@@ -40,7 +41,7 @@ AWS_ENDPOINT_URL apply, too.`
 const copyExample = `  stele backup copy 20261127-194512-3f9a01 --to /mnt/backups
   stele backup create --all --to /mnt/backups --rate 50MiB
   stele backup create --all --to s3://backups/prod --s3-endpoint https://s3.example.com
-  stele backup create --all --to /mnt/sealed --encryption-key-file /etc/stele/backup-key`
+  stele backup create --all --to /mnt/sealed --init --encryption-key-file /etc/stele/backup-key`
 
 func copyCommand(a *cli.App) *cobra.Command {
 	to, o := "", outside{}
@@ -69,6 +70,7 @@ func copyCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`directory` of backups, or s3://BUCKET/PREFIX")
 	o.flags(cmd)
+	o.initFlag(cmd)
 	return cmd
 }
 
@@ -76,6 +78,7 @@ func copyCommand(a *cli.App) *cobra.Command {
 type outside struct {
 	rate     string
 	endpoint string
+	init     bool
 	keys     masterkeys.Source
 }
 
@@ -88,6 +91,10 @@ func (o *outside) flags(cmd *cobra.Command) {
 func (o *outside) storeFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.keys.File, "encryption-key-file", "", "`FILE` with the key of the backups: 64 hexadecimal digits, as of openssl rand -hex 32")
 	cmd.Flags().StringVar(&o.endpoint, "s3-endpoint", "", "`URL` of the server of s3:// buckets (default: AWS_ENDPOINT_URL, or Amazon S3)")
+}
+
+func (o *outside) initFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.init, "init", false, "make the directory one of backups; create it if only its parent exists")
 }
 
 // key returns the key of the directory, nil without one.
@@ -168,12 +175,16 @@ func explain(err error, dir string) error {
 	var key *backupdir.KeyError
 	var bucket *s3store.Error
 	switch {
+	case errors.As(err, new(*cli.Fault)):
+		return err
 	case errors.As(err, &bucket) && bucket.Remedy != "":
 		return &cli.Fault{Code: cli.ExitError, Err: err, Hint: bucket.Remedy}
 	case errors.As(err, new(*s3store.UsageError)):
 		return &cli.Fault{Code: cli.ExitUsage, Err: err}
 	case errors.Is(err, backupdir.ErrNoBackup):
 		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: fmt.Sprintf(`"stele backup list --from %s" shows the backups with their ids`, dir)}
+	case errors.Is(err, backupdir.ErrNoDirectory):
+		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: `is its disk mounted? "stele backup copy ID --to DIR --init" makes a directory of backups`}
 	case errors.As(err, &busy):
 		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "retry when it is done; one that was killed in a bucket counts for two minutes"}
 	case errors.As(err, &corrupt):
@@ -192,9 +203,19 @@ func repairHint(dir string) string {
 	return fmt.Sprintf(`restore the file from another replica of the directory; or remove it, and copy the backup again if the cluster has it still: "stele backup copy ID --to %s"`, dir)
 }
 
-// create opens a directory or a bucket with the flags. A directory is created if needed.
+// create opens a directory or a bucket to write with the flags. With --init it makes a directory one of backups.
 func (o *outside) create(ctx context.Context, to string) (*backupdir.Dir, error) {
-	d, err := o.openAs(ctx, to, backupdir.Create)
+	open := backupdir.Create
+	if !o.init {
+		open = func(fsys vfs.FS, path string, key *backupdir.Key) (*backupdir.Dir, error) {
+			d, err := backupdir.Open(fsys, path, key)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, backupdir.ErrNoDirectory) {
+				err = &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: "is its disk mounted? for a new directory, or an empty one, add --init"}
+			}
+			return d, err
+		}
+	}
+	d, err := o.openAs(ctx, to, open)
 	if err == nil {
 		err = explain(d.CheckKey(ctx), to)
 	}
@@ -319,7 +340,8 @@ func deleteFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 }
 
 const verifyLong = `Read each byte of backups in a directory or bucket, and compare checksums. Without ids
-all backups are verified. Damaged files are printed, and the exit code is then 5.
+all backups are verified. Damaged files are printed, and the exit code is then 5. A
+directory without backups is an error.
 
 "stele blob fsck" verifies backups inside the cluster.`
 
@@ -388,6 +410,9 @@ func orAll(ctx context.Context, d *backupdir.Dir, ids []string) ([]string, error
 	all, err := d.List(ctx)
 	for _, e := range all {
 		ids = append(ids, e.ID)
+	}
+	if err == nil && len(ids) == 0 {
+		return nil, cli.NotFoundf(`"stele backup list --from DIR" also shows unfinished copies`, "the directory has no backups: nothing was verified")
 	}
 	return ids, err
 }
