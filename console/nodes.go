@@ -21,6 +21,7 @@ type nodeRow struct {
 	Tablets, Replicas, Under string
 	Disk                     bar
 	Lately                   lately
+	Down                     string // what to do about a node that is down
 }
 
 // nodeTable is a table of nodes.
@@ -36,6 +37,7 @@ func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo, activity map[st
 		n.Tablets, n.Replicas, n.Under = "?", "?", "?"
 		if at := slices.IndexFunc(whole.Nodes, func(h health.Node) bool { return h.ID == n.ID }); at >= 0 {
 			h := &whole.Nodes[at]
+			n.Down = h.Problem()
 			n.Tablets, n.Replicas, n.Under = orUnknown(h.Tablets), sizeOrUnknown(h.Bytes), orUnknown(h.Under)
 			n.Role = strings.ReplaceAll(health.Role(&client.NodeInfo{Voter: h.Voter, Leader: h.Leader, Master: h.Master}), ",", ", ")
 		}
