@@ -43,6 +43,12 @@ func FaultOfIdentity(err error) *Fault {
 	case pki.IsAlert(err):
 		return denied("the credential may be expired, revoked, or of another cluster, or a clock may be wrong",
 			"the node rejects the credential", nil)
+	case client.NotRPC(err):
+		f := &Fault{Code: exitUnreachable, Hint: "name the port for clients, that of --listen: 7106 unless it is set; the console, the gossip and the Bigtable API have others"}
+		if errors.As(err, &unreachable) {
+			f.Err = fmt.Errorf("%s is not the port for clients of a node", unreachable.Addr)
+		}
+		return f
 	case errors.As(err, &plain):
 		return denied("if that is intended, omit --credential and STELE_CREDENTIAL",
 			"the node has no certificate: its cluster has no access control", nil)
