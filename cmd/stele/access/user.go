@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,16 +36,18 @@ authenticate by a certificate or an access token, which commands read from the f
 	return cmd
 }
 
-// absent returns an error if the file exists.
-func absent(out string) error {
-	_, err := os.Lstat(out)
-	switch {
-	case err == nil:
+// checkNew returns an error if the file exists or cannot be created.
+func checkNew(out string) error {
+	if _, err := os.Lstat(out); err == nil {
 		return cli.Usagef("name another file with --out", "--out: %s exists", out)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	f, err := os.CreateTemp(filepath.Dir(out), ".stele-*")
+	if err != nil {
+		return cli.Usagef("name a file in a folder that exists and that you may write to", "--out: %s cannot be created: %w", out, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // newCredential is the result of "user add".
@@ -92,7 +95,7 @@ func userAddCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef("", "%v", err)
 			}
 			if out != "" { // check before creating a credential that cannot be written
-				if err := absent(out); err != nil {
+				if err := checkNew(out); err != nil {
 					return err
 				}
 			}
@@ -143,7 +146,7 @@ func addCredential(ctx context.Context, c *client.Client, made *newCredential, t
 		return err
 	}
 	made.New, made.Ends = isNew, credential.Ends().UTC().Format(time.RFC3339)
-	return pki.WriteCredential(made.File, credential)
+	return cli.WithHint(pki.WriteCredential(made.File, credential), fmt.Sprintf("the user exists, and the credential is lost: repeat the command with another --out, or remove the user by \"stele user remove %s\"", made.User))
 }
 
 func addToken(ctx context.Context, c *client.Client, made *newCredential, ttl time.Duration, comment string) error {
