@@ -244,12 +244,12 @@ serves a request with a revoked credential. If the outcome is unknown, retry.
 --certificate takes the file of a certificate, or its serial number in hexadecimal, as
 printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --credential.`
 
-const userRevokeExample = `  stele user revoke ann
+const userRevokeExample = `  stele user revoke ann --yes
   stele user revoke loader --token 0102030405060708
   stele user revoke ann --certificate ann.pem`
 
 func userRevokeCommand(a *cli.App) *cobra.Command {
-	id, certificate := "", ""
+	id, certificate, yes := "", "", false
 	cmd := &cobra.Command{
 		Use:     "revoke NAME",
 		Short:   "Revoke the credentials of a user",
@@ -262,6 +262,15 @@ func userRevokeCommand(a *cli.App) *cobra.Command {
 			}
 			serial, err := serialOf(args[0], certificate)
 			if err != nil {
+				return err
+			}
+			what := "all credentials"
+			if id != "" {
+				what = "token " + id
+			} else if serial != "" {
+				what = "certificate " + serial
+			}
+			if err := a.Confirm(yes, fmt.Sprintf("Revoke %s of user %s? This cannot be undone.", cli.EscapeText(what), cli.EscapeText(args[0]))); err != nil {
 				return err
 			}
 			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
@@ -280,16 +289,11 @@ func userRevokeCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what := "all credentials"
-			if id != "" {
-				what = "token " + id
-			} else if serial != "" {
-				what = "certificate " + serial
-			}
 			a.Notef("revoked %s of user %s", what, args[0])
 			return nil
 		},
 	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().StringVar(&id, "token", "", "revoke only the token with this `id`")
 	cmd.Flags().StringVar(&certificate, "certificate", "", "revoke only the certificate with this `file` or serial number")
 	return cmd
