@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
@@ -35,6 +36,8 @@ func FaultOfIdentity(err error) *Fault {
 		return denied(tokenHint(refused.Reason), "", nil)
 	case IsTokenFormat(err):
 		return denied("", "", nil)
+	case errors.As(err, new(*formation.NoCertificateError)):
+		return &Fault{Code: ExitUsage, Hint: `create a token by "stele token create --out token" on a host of the cluster, and join with --token-file token`}
 	case errors.Is(err, client.ErrNoCredential):
 		return denied(`authenticate with --credential FILE or STELE_CREDENTIAL; "stele init" creates the first credential`,
 			"the node requires authentication", nil)
