@@ -13,6 +13,8 @@ type (
 	NodeInfo = api.NodeInfo
 	// Activity is what a node has done lately.
 	Activity = api.Activity
+	// ReplicaTimes are the times of a node's log replicas.
+	ReplicaTimes = api.ReplicaTimes
 	// SlowRequests are requests to a node that took long, and SlowRequest is one of them.
 	SlowRequests = api.SlowRequests
 	SlowRequest  = api.SlowRequest
