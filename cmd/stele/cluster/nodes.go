@@ -51,7 +51,7 @@ tablets. SINCE is the time that the node has been in its state.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var nodes []client.NodeInfo
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				if nodes, err = c.Nodes().List(ctx); err == nil {
 					health.MarkLeader(ctx, c, nodes)
 				}
@@ -67,7 +67,7 @@ tablets. SINCE is the time that the node has been in its state.`,
 
 // fetchNodes returns the nodes of the cluster, by a call of its own.
 func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
-	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+	err = a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes().List(ctx)
 		return err
 	})

@@ -35,7 +35,7 @@ func requestsCommand(a *cli.App) *cobra.Command {
 		Example: requestsExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return listRequests(ctx, a, c, limit)
 			})
 		},

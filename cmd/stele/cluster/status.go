@@ -51,7 +51,7 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !watched {
-				return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 					return showStatus(ctx, a, c, strict)
 				})
 			}
@@ -95,7 +95,7 @@ func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) 
 // statusJSON is the --json form of the status, with the field names of the data API. Unlike in
 // client.Status, times are in seconds and an unknown number is nil, and the fields are in another order.
 type statusJSON struct {
-	State              string              `json:"state"` // healthy, degraded or unhealthy
+	State              string              `json:"state,omitempty"` // healthy, degraded or unhealthy; empty in a status without the cluster's state
 	Ready              bool                `json:"ready"`
 	Reason             string              `json:"reason,omitempty"`
 	Node               string              `json:"node"`

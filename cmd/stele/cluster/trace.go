@@ -36,7 +36,7 @@ func traceCommand(a *cli.App) *cobra.Command {
 		Example: traceExample,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if len(args) == 0 {
 					return listTraces(ctx, a, c, limit)
 				}
