@@ -24,7 +24,10 @@ are counted; the first of them are listed, each with the error of the last attem
 load it.
 
 TABLETS are the tablets that METADATA places on a node, REPLICAS the bytes of replicas
-that it holds, UNDER the under-replicated extents that it has to repair. Values that do
+that it holds, UNDER the under-replicated extents that it has to repair. P99 LOG is the 99th
+percentile of the times in which its log replicas made appends durable, as the commit
+logs of all nodes saw it in the last quarter of a minute: writes wait for the slowest.
+Values that do
 not arrive within 5 seconds, or are being counted after a node has joined or left, are
 shown as ? and listed as unknown.
 
