@@ -19,8 +19,9 @@ type nodeRow struct {
 	Look                     string // good, warn or bad
 	StateText, Role          string
 	Tablets, Replicas, Under string
-	Disk, LoadBar            bar
+	Disk                     bar
 	Lately                   lately
+	Down                     string // what to do about a node that is down
 }
 
 // nodeTable is a table of nodes.
@@ -36,6 +37,7 @@ func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo, activity map[st
 		n.Tablets, n.Replicas, n.Under = "?", "?", "?"
 		if at := slices.IndexFunc(whole.Nodes, func(h health.Node) bool { return h.ID == n.ID }); at >= 0 {
 			h := &whole.Nodes[at]
+			n.Down = h.Problem()
 			n.Tablets, n.Replicas, n.Under = orUnknown(h.Tablets), sizeOrUnknown(h.Bytes), orUnknown(h.Under)
 			n.Role = strings.ReplaceAll(health.Role(&client.NodeInfo{Voter: h.Voter, Leader: h.Leader, Master: h.Master}), ",", ", ")
 		}
@@ -60,7 +62,6 @@ func (n *nodeRow) look() {
 		n.Look, n.StateText = "warn", "draining"
 	}
 	n.Disk = usedBar(n.CapacityBytes-n.FreeBytes, n.CapacityBytes)
-	n.LoadBar = bar{Percent: min(max(int(100*n.Load), 0), 100), Level: "good", Text: percent(int64(1000*n.Load), 1000)}
 }
 
 // nodesPage shows all nodes.

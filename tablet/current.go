@@ -88,7 +88,7 @@ type schemaRenewer struct {
 	source Schemas
 	life   *lifetime
 	served *TabletMap
-	drop   func(tableName string, id uint64) error // of a table that no longer exists
+	drop   func(id uint64) error // of a table that no longer exists
 }
 
 // RenewSchemas reads the schemas of served tables that are not current, and drops the tablets of
@@ -99,17 +99,21 @@ func (s *Server) RenewSchemas(ctx context.Context) error { return s.schemas.rene
 func (r *schemaRenewer) renewAll(ctx context.Context) (err error) {
 	results := make(chan error)
 	under, next := 0, 0
-	var names []string
+	type stale struct {
+		name string
+		*served
+	}
+	var all []stale
 	for name, sv := range *r.served.tables.Load() {
-		if len(sv.tablets) > 0 && !sv.current() {
-			names = append(names, name)
+		if !sv.current() {
+			all = append(all, stale{name, sv})
 		}
 	}
-	for next < len(names) || under > 0 {
-		if next < len(names) && under < renewalsMax {
-			name := names[next]
+	for next < len(all) || under > 0 {
+		if next < len(all) && under < renewalsMax {
+			one := all[next]
 			next, under = next+1, under+1
-			go func() { results <- r.renew(ctx, name) }()
+			go func() { results <- r.renewTable(ctx, one.name, one.served) }()
 			continue
 		}
 		if failed := <-results; err == nil {
@@ -120,38 +124,41 @@ func (r *schemaRenewer) renewAll(ctx context.Context) (err error) {
 	return err
 }
 
-// renew makes the schema of a served table current, or stops serving the table if it was
-// dropped. Before it changes the schema of a tablet it waits for the pending writes of that tablet
-// (T12). Concurrent callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
+// renew makes the schema of a served table current, or stops serving the table if it was dropped. Errors: as renewTable.
 func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
-	sv := (*r.served.tables.Load())[tableName]
-	if sv == nil {
-		return nil
+	if sv := (*r.served.tables.Load())[tableName]; sv != nil {
+		return r.renewTable(ctx, tableName, sv)
 	}
+	return nil
+}
+
+// renewTable makes the schemas of a table's tablets current, and serves them by the table's name, which may have changed, or stops serving
+// them if the table was dropped. Before it changes the schema of a tablet it waits for the pending writes of that tablet (T12). Concurrent
+// callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
+//
+// It waits for no other table. A table that loses its name to this one has a stale schema, and is renewed by renewAll.
+func (r *schemaRenewer) renewTable(ctx context.Context, tableName string, sv *served) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.life.ctx, cancel)()
-	renewing := sv.renewing
 	select {
-	case renewing <- struct{}{}:
-		defer func() { <-renewing }()
+	case sv.renewing <- struct{}{}:
+		defer func() { <-sv.renewing }()
 	case <-ctx.Done():
 		return r.unavailable(ctx, tableName, ctx.Err())
 	}
-	if sv = (*r.served.tables.Load())[tableName]; sv == nil || sv.current() {
+	if !r.served.stale(sv.id) {
 		return nil
 	}
 	sc, v, err := r.source.Schema(ctx, sv.id, tableName)
 	switch {
 	case errors.Is(err, api.ErrNoTable):
-		return r.drop(tableName, sv.id)
+		return r.drop(sv.id)
 	case err != nil:
 		return r.unavailable(ctx, tableName, err)
 	}
-	if sc.Name != tableName {
-		if err := r.rename(ctx, tableName, sc); err != nil {
-			return err
-		}
+	if !r.served.rename(sc.ID, sc.Name) {
+		return fmt.Errorf("%w: table %d has lost the name %q again", api.ErrUnavailable, sc.ID, sc.Name)
 	}
 	if err := r.passWrites(ctx, sc, v); err != nil {
 		if r.life.ctx.Err() != nil {
@@ -161,20 +168,6 @@ func (r *schemaRenewer) renew(ctx context.Context, tableName string) error {
 			api.ErrUnavailable, tableName, err.Error())
 	}
 	r.adopt(sc, v)
-	return nil
-}
-
-// rename makes the tablets of a table reachable by the name of its schema, and not by an earlier one. If another table is served by that
-// name, its schema is renewed first: it has another name now, or is gone. Errors: as renew.
-func (r *schemaRenewer) rename(ctx context.Context, from string, sc *table.Schema) error {
-	for r.served.rename(from, sc.Name, sc.ID) != nil {
-		if err := r.renew(ctx, sc.Name); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return r.unavailable(ctx, sc.Name, ctx.Err())
-		}
-	}
 	return nil
 }
 

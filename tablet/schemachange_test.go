@@ -3,6 +3,7 @@ package tablet
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -236,30 +237,114 @@ func TestTableRenamed(t *testing.T) {
 	}
 }
 
+// TestNamesExchanged: tables that got each other's names are served by them, whichever of their schemas is read first.
+func TestNamesExchanged(t *testing.T) {
+	for first := range 3 {
+		e := newSchemaEnv(t, "f:")
+		names := []string{testTable, "b", "c"} // table 1 has the first one
+		var versions []*fakeVersion
+		e.others = map[uint64]*table.Schema{}
+		for i := range names[1:] {
+			id := uint64(i + 2)
+			s, v := *e.schema, &fakeVersion{generation: 5}
+			s.ID, s.Name = id, names[id-1]
+			if err := e.Load(t.Context(), Load{Meta: &Meta{ID: id, Table: id, LastMajor: time.Now()}, Schema: &s, Version: v}); err != nil {
+				t.Fatal(err)
+			}
+			e.others[id], versions = named(&s, names[id%3]), append(versions, v)
+		}
+		for id, name := range names {
+			put := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", []byte("q"), int64(id+1), []byte("v"))}}
+			e.Apply(name, put, func(_ int64, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for _, v := range versions {
+			v.over.Store(true)
+		}
+		e.change(named(e.schema, names[1]))
+		// A request for the first one; the node renews the others.
+		if err := e.Server.schemas.renew(t.Context(), names[first]); err != nil {
+			t.Error(err)
+		}
+		if err := e.RenewSchemas(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := e.Served().Tables(); !maps.Equal(got, map[string]uint64{names[1]: 1, names[2]: 2, names[0]: 3}) {
+			t.Errorf("the tables are served as %v", got)
+		}
+		for id := range int64(3) {
+			err := e.ReadRow(t.Context(), names[(id+1)%3], []byte("r"), nil, func(_ []byte, cells []table.Cell) error {
+				if len(cells) != 1 || cells[0].Timestamp != id+1 {
+					t.Errorf("table %d has cells %+v", id+1, cells)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestNameTaken: a table whose name another one got is out of the reach of requests until its schema is read.
+func TestNameTaken(t *testing.T) {
+	m := newTabletMap(true)
+	versions := map[uint64]*fakeVersion{}
+	for id, name := range map[uint64]string{1: "a", 2: "b"} {
+		versions[id] = &fakeVersion{}
+		one := &Tablet{table: id}
+		one.schema.Store(&schema{table: table.NewSchema(name, id), version: versions[id]})
+		if _, err := m.add(name, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	versions[1].over.Store(true)
+	if m.rename(1, "b") {
+		t.Error("a table is renamed to the name that another one has")
+	}
+	versions[2].over.Store(true)
+	if !m.rename(1, "b") || len(m.Tables()) != 2 || m.Tables()["b"] != 1 || !m.Has(Ref{Table: 2}) {
+		t.Errorf("renamed: %v", m.Tables())
+	}
+	for name, id := range m.Tables() {
+		if _, err := m.table(name); (err == nil) != (id == 1) {
+			t.Errorf("table %d by the name %q: %v", id, name, err)
+		}
+	}
+	if !m.rename(2, "a") || !maps.Equal(m.Tables(), map[string]uint64{"b": 1, "a": 2}) {
+		t.Errorf("both renamed: %v", m.Tables())
+	}
+}
+
 // The tablets of a table that were loaded by its new name before the others were renamed are served with them.
 func TestRenameJoins(t *testing.T) {
 	m := newTabletMap(true)
-	tabletOf := func(start, end string) *Tablet {
+	tabletOf := func(start, end string, generation uint64) *Tablet {
 		t := &Tablet{table: 1, start: []byte(start), end: []byte(end)}
-		t.schema.Store(&schema{table: table.NewSchema("t", 1)})
+		v := &fakeVersion{generation: generation}
+		v.over.Store(generation == 1)
+		t.schema.Store(&schema{table: table.NewSchema("t", 1), version: v})
 		return t
 	}
-	for name, both := range map[string][]*Tablet{"old": {tabletOf("", "c"), tabletOf("m", "")}, "new": {tabletOf("c", "m")}} {
+	for name, both := range map[string][]*Tablet{"old": {tabletOf("", "c", 1), tabletOf("m", "", 1)}, "new": {tabletOf("c", "m", 2)}} {
 		for _, one := range both {
 			if _, err := m.add(name, one); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	other := tabletOf("", "")
+	other := tabletOf("", "", 2)
 	other.table = 2
 	if _, err := m.add("taken", other); err != nil {
 		t.Fatal(err)
 	}
-	if m.rename("old", "taken", 1) == nil || m.rename("old", "new", 3) != nil {
+	if before := m.tables.Load(); m.rename(1, "taken") || !m.rename(3, "free") || !maps.Equal(*before, *m.tables.Load()) {
 		t.Error("a table is renamed to the name of another one, or one that is not there is")
 	}
-	if m.rename("old", "new", 1) != nil {
+	if !m.rename(1, "new") {
 		t.Error("the table is not renamed")
 	}
 	all, err := m.tabletsOf("new")

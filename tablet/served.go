@@ -116,38 +116,71 @@ func (m *TabletMap) add(name string, t *Tablet) (dropped *served, err error) {
 	return dropped, nil
 }
 
-// drop removes the table with that name and id, if it is served, and returns it.
-func (m *TabletMap) drop(tableName string, id uint64) (dropped *served) {
-	m.change(func(tables map[string]*served) {
-		if sv := tables[tableName]; sv != nil && sv.id == id {
-			dropped = sv
-			delete(tables, tableName)
+// take removes the tablets of a table, or only those by names with stale schemas, from the map, and returns them; nil if there are none.
+func take(tables map[string]*served, id uint64, all bool) (taken *served) {
+	for name, sv := range tables {
+		if sv.id != id || !all && sv.current() {
+			continue
 		}
-	})
+		delete(tables, name)
+		if taken != nil {
+			sv = taken.with(sv)
+		}
+		taken = sv
+	}
+	return taken
+}
+
+// with returns the tablets of both, which are of one table.
+func (sv *served) with(other *served) *served {
+	all := slices.Concat(sv.tablets, other.tablets)
+	slices.SortFunc(all, func(a, b *Tablet) int { return compareEnds(a.end, b.end) })
+	return sv.withTablets(all)
+}
+
+// stale reports whether the schema of a tablet of a table must be read again.
+func (m *TabletMap) stale(id uint64) bool {
+	for _, sv := range *m.tables.Load() {
+		if sv.id == id && !sv.current() {
+			return true
+		}
+	}
+	return false
+}
+
+// drop removes the tablets of a table, and returns them; nil if there are none.
+func (m *TabletMap) drop(id uint64) (dropped *served) {
+	m.change(func(tables map[string]*served) { dropped = take(tables, id, true) })
 	return dropped
 }
 
-// rename moves the tablets of the table with an id from one name to another, beside those that were loaded under that name. It
-// returns the other table that is served by the new name, if there is one. Then nothing is changed.
-func (m *TabletMap) rename(from, to string, id uint64) (other *served) {
+// rename moves the tablets of a table with stale schemas to a name, beside those that were loaded under that name. If another table has stale schemas and
+// the name, it has lost it: it is moved out of the way, to a name by which no request finds it, until its schema is read. So tables can exchange
+// their names. rename returns false, and changes nothing, if the schemas of the other table are current.
+func (m *TabletMap) rename(id uint64, to string) (done bool) {
 	m.change(func(tables map[string]*served) {
-		sv, there := tables[from], tables[to]
-		if sv == nil || sv.id != id {
-			return
-		}
+		there := tables[to]
 		if there != nil && there.id != id && len(there.tablets) > 0 {
-			other = there
-			return
+			if done = !there.current(); !done {
+				return
+			}
+			put(tables, fmt.Sprintf("%s%d", table.DroppedPrefix, there.id), there)
+			delete(tables, to)
 		}
-		delete(tables, from)
-		if there != nil && there.id == id {
-			all := append(slices.Clone(sv.tablets), there.tablets...)
-			slices.SortFunc(all, func(a, b *Tablet) int { return compareEnds(a.end, b.end) })
-			sv = there.withTablets(all)
+		if sv := take(tables, id, false); sv != nil {
+			put(tables, to, sv)
 		}
-		tables[to] = sv
+		done = true
 	})
-	return other
+	return done
+}
+
+// put adds tablets of a table to those with that name, if any, which are of the same table.
+func put(tables map[string]*served, name string, sv *served) {
+	if there := tables[name]; there != nil && there.id == sv.id {
+		sv = there.with(sv)
+	}
+	tables[name] = sv
 }
 
 // exchange replaces tablets with others of the same rows, for operations that begin later. It

@@ -62,7 +62,7 @@ func TestTabletMap(t *testing.T) {
 	if m.remove(high); m.Has(high.ref()) || len(m.all()) != 2 {
 		t.Error("a removed tablet is served")
 	}
-	if m.drop("t", 8) != nil || len(m.drop("t", 7).tablets) != 2 || len(m.Tables()) != 0 {
+	if m.drop(8) != nil || len(m.drop(7).tablets) != 2 || len(m.Tables()) != 0 {
 		t.Error("only the table of that id must be dropped")
 	}
 }

@@ -282,12 +282,12 @@ func (s *Server) DropTable(tableName string) error {
 	if sv == nil {
 		return fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
 	}
-	return s.dropTable(tableName, sv.id)
+	return s.dropTable(sv.id)
 }
 
 // dropTable is DropTable for the table with that id. It does nothing if that table is not served.
-func (s *Server) dropTable(tableName string, id uint64) error {
-	return s.discardTable(s.served.drop(tableName, id))
+func (s *Server) dropTable(id uint64) error {
+	return s.discardTable(s.served.drop(id))
 }
 
 const (
@@ -336,8 +336,8 @@ func (s *Server) register(ctx context.Context, name string, t *Tablet) error {
 	if err != nil {
 		return err
 	}
-	// No request finds a table by the name that it has while it is dropped, and renews its schema: if it was restored since that was read, nothing would.
-	if table.IsDropped(name) && !t.schema.Load().current() {
+	// RenewSchemas did not find the tablet when its schema's version ended. If the table has another name now, no request would renew it.
+	if !t.schema.Load().current() {
 		if err := s.schemas.renew(ctx, name); err != nil {
 			s.served.remove(t)
 			return err

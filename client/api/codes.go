@@ -62,6 +62,7 @@ const (
 
 	CodeOutOfRange     rpc.Code = 150
 	CodeNoChangeStream rpc.Code = 151
+	CodeRestoreTime    rpc.Code = 152
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -108,6 +109,7 @@ var kinds = errkind.Table{
 		{Code: CodeTableProtected, Name: "table_protected", Target: table.ErrProtected},
 		{Code: CodeOutOfRange, Name: "out_of_range", Target: ErrOutOfRange},
 		{Code: CodeNoChangeStream, Name: "no_change_stream", Target: ErrNoChangeStream},
+		{Code: CodeRestoreTime, Name: "restore_time", Target: ErrRestoreTime, Form: restoreTimeForm},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
@@ -176,6 +178,11 @@ var (
 		func(e *TokenRefusedError, d errkind.Details) { d["reason"], d["id"] = e.Reason, e.ID },
 		func(a errkind.Answer) error {
 			return &TokenRefusedError{Reason: a.Text("reason"), ID: a.Text("id"), Text: a.Message}
+		})
+	restoreTimeForm = errkind.FormOf(
+		func(e *RestoreTimeError, d errkind.Details) { d["reason"], d["limit"] = e.Reason, e.Limit },
+		func(a errkind.Answer) error {
+			return &RestoreTimeError{Reason: a.Text("reason"), Limit: a.Int("limit"), Text: a.Message}
 		})
 	limitForm = errkind.FormOf(
 		func(e *table.LimitError, d errkind.Details) { d["what"], d["limit"], d["got"] = e.What, e.Limit, e.Got },

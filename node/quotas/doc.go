@@ -6,5 +6,6 @@
 //
 // A request without quotas costs one load of a pointer. With quotas it is charged before it is executed, for its table and its user or for
 // neither, and what was not executed is refunded. A quota is in force on a node when its change has returned there, and on all others
-// within a second.
+// within a second. That of a table is found by the table's id, and follows the table to other names. It is not in force while the table is
+// dropped. A node sees from the files of such tables that they were renamed, dropped or restored: no change of a table need change a quota.
 package quotas

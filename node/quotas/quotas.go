@@ -1,6 +1,7 @@
 package quotas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,8 +46,10 @@ type quotas struct {
 	// Used by Follow only.
 	reporter quota.Reporter
 	epoch    uint64 // last read
-	gone     time.Time
-	unread   loglimit.OnChange
+	// files are those of the tables with a quota, by id, when the quotas were read. The quotas are read again when one has changed.
+	files  map[uint64]tableFile
+	gone   time.Time
+	unread loglimit.OnChange
 }
 
 // Service manages quotas and the ownership of tables, and charges requests. On the master it divides rates among
@@ -103,8 +106,14 @@ func (qs *Service) Register(r method.Registrar) {
 type meterSet struct {
 	of            map[string]*quota.Meter // by key
 	tables, users map[string]*quota.Meter // by name
-	files         map[string]uint64       // generations of the tables' files
 	bounds        []quota.Bound           // byte quotas
+}
+
+// tableFile is the name and the generation of a table's file: of a dropped table that is kept, see table.IsDropped. Generation 0 means that the
+// table got another file while it was looked up.
+type tableFile struct {
+	name       string
+	generation uint64
 }
 
 // Now returns the time of the meters' monotonic clock.
@@ -199,14 +208,14 @@ func (qs *Service) quotasChanged(ctx context.Context) {
 	}
 }
 
-// AwaitRename waits until the quota of a renamed table is in force by its new name on this node, or changedWait has passed.
-func (qs *Service) AwaitRename(ctx context.Context) {
-	if qs.state.meters.Load() != nil {
+// Await waits until the quota of a table that has another name now, or was restored, is in force on this node, or changedWait has passed.
+func (qs *Service) Await(ctx context.Context, tableID uint64) {
+	if r, _, err := qs.records.get(ctx, quota.TableFile(tableID)); err != nil || r != nil {
 		qs.quotasChanged(ctx)
 	}
 }
 
-// readQuotas rereads the quotas if they have changed, or a table was dropped.
+// readQuotas rereads the quotas if they have changed, or a table with a quota was changed, dropped, restored or renamed.
 func (qs *Service) readQuotas(ctx context.Context) error {
 	q, s := &qs.state, qs.Meta.Current()
 	epoch, cached := s.Cached(quota.EpochFile)
@@ -222,14 +231,14 @@ func (qs *Service) readQuotas(ctx context.Context) error {
 		epoch = f.Generation
 	}
 	old := q.meters.Load()
-	if epoch == q.epoch && !qs.tablesChanged(old) {
+	if epoch == q.epoch && !qs.tablesChanged() {
 		return nil
 	}
-	set, err := qs.loadQuotas(ctx, old)
+	set, files, err := qs.loadQuotas(ctx, old)
 	if err != nil {
 		return err
 	}
-	q.epoch = epoch
+	q.epoch, q.files = epoch, files
 	if len(set.of) == 0 {
 		set = nil
 	}
@@ -237,67 +246,48 @@ func (qs *Service) readQuotas(ctx context.Context) error {
 	return nil
 }
 
-// tablesChanged reports whether a table with a quota may have been replaced or dropped.
-func (qs *Service) tablesChanged(set *meterSet) bool {
-	if set == nil {
-		return false
-	}
+// tablesChanged reports whether the file of a table with a quota may have changed.
+func (qs *Service) tablesChanged() bool {
 	s := qs.Meta.Current()
-	for name, gen := range set.files {
-		if now, ok := s.Cached(namespace.TablePath(name)); !ok || now != gen {
+	for _, f := range qs.state.files {
+		if now, ok := s.Cached(namespace.TablePath(f.name)); !ok || now != f.generation {
 			return true
 		}
 	}
 	return false
 }
 
-// loadQuotas reads all quotas. Existing meters are kept.
-func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
-	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
-	if err := qs.loadOfTables(ctx, set, old); err != nil {
-		return nil, err
-	}
-	return set, qs.loadOfUsers(ctx, set, old)
-}
-
-// loadOfTables adds the quotas of tables to set.
-func (qs *Service) loadOfTables(ctx context.Context, set, old *meterSet) error {
-	var names map[uint64]string // read on demand
-	return qs.records.each(ctx, quota.TablesDir, func(file string, r *quota.Record) error {
-		schema, gen, err := tableOf(ctx, qs.Meta, file, r.Name, &names)
-		if errors.Is(err, api.ErrNoTable) {
-			return nil // it was dropped
-		}
-		if err == nil {
-			name := schema.Name
-			set.tables[name], set.files[name] = qs.meterOf(set, old, quotaOfTable(schema.ID), fmt.Sprintf("table %q", name), r), gen
-			set.bound(set.tables[name], schema.ID)
-		}
-		return err
-	})
-}
-
-// tableOf returns the schema of the table with a quota, which is named by the table's id, and the generation of its file. name is the name that the
-// table had when the quota was set: it may have another one now. names are those of all tables, read if needed.
-func tableOf(ctx context.Context, meta *namespace.Access, file, name string, names *map[uint64]string) (*table.Schema, uint64, error) {
-	id, err := strconv.ParseUint(file, 10, 64)
+// loadQuotas reads all quotas, and returns the files of the tables with one. Existing meters are kept.
+func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, map[uint64]tableFile, error) {
+	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}}
+	files, err := qs.loadOfTables(ctx, set, old)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s is not the id of a table: %w", file, api.ErrNoTable)
+		return nil, nil, err
 	}
-	s := meta.Current()
-	if schema, gen, err := namespace.ReadSchema(ctx, s, name); err == nil && schema.ID == id || err != nil && !errors.Is(err, api.ErrNoTable) {
-		return schema, gen, err
-	}
-	if *names == nil {
-		if *names, err = meta.Tables(ctx); err != nil {
-			return nil, 0, err
+	return set, files, qs.loadOfUsers(ctx, set, old)
+}
+
+// loadOfTables adds the quotas of tables to set. Those of dropped tables are not in force.
+func (qs *Service) loadOfTables(ctx context.Context, set, old *meterSet) (map[uint64]tableFile, error) {
+	var names map[uint64]string // read on demand
+	files := map[uint64]tableFile{}
+	err := qs.records.each(ctx, quota.TablesDir, func(record string, r *quota.Record) error {
+		id, err := strconv.ParseUint(record, 10, 64)
+		if err != nil {
+			return nil // not of a table
 		}
-	}
-	schema, gen, err := namespace.ReadSchema(ctx, s, (*names)[id]) // a dropped table is not found
-	if err == nil && schema.ID != id {
-		err = namespace.NoSuchTable(name)
-	}
-	return schema, gen, err
+		f, err := qs.records.findTable(ctx, id, cmp.Or(qs.state.files[id].name, r.Name), &names)
+		if err != nil || f.name == "" {
+			return err
+		}
+		files[id] = f
+		if f.generation > 0 && !table.IsDropped(f.name) {
+			set.tables[f.name] = qs.meterOf(set, old, quotaOfTable(id), fmt.Sprintf("table %q", f.name), r)
+			set.bound(set.tables[f.name], id)
+		}
+		return nil
+	})
+	return files, err
 }
 
 // loadOfUsers adds the quotas of users to set.

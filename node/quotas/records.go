@@ -7,10 +7,12 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
 )
 
 // records is the quotas and the owners of tables that the lock service stores, a file each.
@@ -82,6 +84,43 @@ func (rs *records) each(ctx context.Context, dir string, do func(name string, r 
 		}
 	}
 	return nil
+}
+
+// findTable returns the file of the table with an id, without a name if there is no such table. It had name once, and may have another one now: names
+// are those of all tables, read if needed.
+func (rs *records) findTable(ctx context.Context, id uint64, name string, names *map[uint64]string) (tableFile, error) {
+	if gen, err := rs.generation(ctx, id, name); err != nil || gen > 0 {
+		return tableFile{name, gen}, err
+	}
+	if *names == nil {
+		var err error
+		if *names, err = rs.meta.Tables(ctx); err != nil {
+			return tableFile{}, err
+		}
+	}
+	name = (*names)[id]
+	if name == "" {
+		return tableFile{}, nil
+	}
+	gen, err := rs.generation(ctx, id, name)
+	return tableFile{name, gen}, err
+}
+
+// generation returns the generation of the file with that name, and caches it, if it is of the table with an id; otherwise 0.
+func (rs *records) generation(ctx context.Context, id uint64, name string) (uint64, error) {
+	s := rs.meta.Current()
+	if table.IsDropped(name) { // the name has the id
+		f, err := s.Get(ctx, namespace.TablePath(name))
+		if errors.Is(err, metaapi.ErrNotFound) {
+			return 0, nil
+		}
+		return f.Generation, err
+	}
+	schema, gen, err := namespace.ReadSchema(ctx, s, name)
+	if errors.Is(err, api.ErrNoTable) || err == nil && schema.ID != id {
+		return 0, nil
+	}
+	return gen, err
 }
 
 // nextEpoch makes all nodes reread the quotas. It creates the file if there is none.

@@ -23,7 +23,7 @@ func (tb renamer) serve(ctx context.Context, r *api.NamesRequest) (reply.Result,
 	if err != nil {
 		return nil, err
 	}
-	tb.Quotas.AwaitRename(ctx)
+	tb.Quotas.Await(ctx, s.ID)
 	return schemaAnswer(s), nil
 }
 

@@ -18,7 +18,8 @@ const statusLong = `Show whether the node serves requests, the nodes of its clus
 
 The first line begins with healthy, degraded (the node serves, and something needs
 repair or attention) or unhealthy (the node does not serve). The next lines list
-problems, such as unassigned tablets. Tablets that have not been served for 5 seconds
+problems, such as unassigned tablets, nodes that are down, with what to do about them, and
+tables whose quota of bytes is exhausted. Tablets that have not been served for 5 seconds
 are counted; the first of them are listed, each with the error of the last attempt to
 load it.
 
@@ -164,6 +165,9 @@ func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 	fmt.Fprintf(a.Out, "%s\n", statusSentence(a, s, whole))
 	for _, t := range whole.Problems() {
 		fmt.Fprintf(a.Out, "%s\n", cli.EscapeLines(t))
+	}
+	for _, h := range whole.Hidden {
+		fmt.Fprintf(a.Out, "not shown: %s\n", h)
 	}
 	fmt.Fprintln(a.Out)
 	figures := cli.NewGrid("FIGURE", "VALUE")
