@@ -34,6 +34,19 @@ func (b Backups) Create(ctx context.Context, keep time.Duration, tables ...strin
 	return id, err
 }
 
+// CreateAt begins a backup of one table of another backup, as the table was at a later time, and returns its id: the other backup, and the
+// table's changes up to and including that time. See Wait. It is complete for the rows of each tablet by the clock of the server that had
+// it then. The table has a change stream, and may have been dropped. keep is as for Create. Errors: ErrNoBackup, ErrBackupNotMade, ErrNoTable,
+// api.ErrNoChangeStream, an *api.RestoreTimeError if the table cannot be restored to that time, and those of Create.
+func (b Backups) CreateAt(ctx context.Context, keep time.Duration, id, tableName string, at time.Time) (made string, err error) {
+	req := api.CreateBackupRequest{Tables: []string{tableName}, Keep: keep, From: id, To: at.UnixMicro()}
+	err = b.calls.do(ctx, &call{method: api.MethodCreateBackup, change: true, encode: req.Append, decode: func(d *wire.Decoder) error {
+		made = d.Str()
+		return d.Err()
+	}})
+	return made, err
+}
+
 // List returns all backups, the oldest first. Errors: ErrPermission, and those of Tables.List.
 func (b Backups) List(ctx context.Context) ([]Backup, error) {
 	all, after := []Backup{}, ""
@@ -106,9 +119,10 @@ func (b Backups) Restore(ctx context.Context, id, tableName, as string) (*table.
 // BackupFile is a file of a backup.
 type BackupFile = api.BackupFile
 
-// Files calls each for the files of a backup, the manifest first, and stops at its error. It requires the right to administer the cluster.
+// Files calls each for the files of a backup, the manifest first and each file once, and stops at its error. It requires the right to administer the cluster.
 // Errors: ErrNoBackup, ErrBackupNotMade, and those of List.
 func (b Backups) Files(ctx context.Context, id string, each func(*BackupFile) error) error {
+	seen := map[string]bool{} // tablets share files
 	for from := int64(0); ; {
 		req := api.BackupFilesRequest{ID: id, From: from}
 		var page api.BackupFiles
@@ -116,6 +130,10 @@ func (b Backups) Files(ctx context.Context, id string, each func(*BackupFile) er
 			return err
 		}
 		for i := range page.Files {
+			if seen[page.Files[i].ID] {
+				continue
+			}
+			seen[page.Files[i].ID] = true
 			if err := each(&page.Files[i]); err != nil {
 				return err
 			}

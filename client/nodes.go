@@ -13,9 +13,16 @@ type (
 	NodeInfo = api.NodeInfo
 	// Activity is what a node has done lately.
 	Activity = api.Activity
+	// ReplicaTimes are the times of a node's log replicas.
+	ReplicaTimes = api.ReplicaTimes
+	// LogLines are the last lines of a node's log, and LogLine is one of them.
+	LogLines = api.LogLines
+	LogLine  = api.LogLine
 	// SlowRequests are requests to a node that took long, and SlowRequest is one of them.
 	SlowRequests = api.SlowRequests
 	SlowRequest  = api.SlowRequest
+	// ErrorCount is the number of requests to a node that failed alike.
+	ErrorCount = api.ErrorCount
 	// Traces are requests to a node whose traces are kept, and Trace is one of them.
 	Traces = api.Traces
 	Trace  = api.Trace
@@ -68,6 +75,15 @@ func (n Nodes) SlowRequests(ctx context.Context, addr string) (*SlowRequests, er
 	req := api.NamesRequest{}
 	to := destination{node: n.calls.locator.pool.node(addr)}
 	return s, n.calls.do(ctx, &call{method: api.MethodSlowRequests, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// LogLines returns the last lines of the log of the node at an address, NodeInfo.RPC, of a level or above: info, warn or error. It requires the
+// right to read the cluster: lines may have row keys. Errors: ErrPermission, and those of Client.Status.
+func (n Nodes) LogLines(ctx context.Context, addr, level string) (*LogLines, error) {
+	l := &api.LogLines{}
+	req := api.NamesRequest{Names: []string{level}}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return l, n.calls.do(ctx, &call{method: api.MethodLogLines, dest: to, safe: true, encode: req.Append, decode: l.Decode})
 }
 
 // Traces returns the requests of the node at an address, NodeInfo.RPC, whose traces are kept: those of one trace, or of all if id is empty. It

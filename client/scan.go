@@ -270,7 +270,9 @@ func (f *fetcher) next(ctx context.Context) *scanBatch {
 		if opened || !f.misrouted && !resumable(b.err) {
 			return b
 		}
-		f.cursor = 0
+		if !planted.On(planted.ScanNextAgain) || !errors.Is(b.err, rpc.ErrConnLost) {
+			f.cursor = 0
+		}
 		if planted.On(planted.ScanRepeats) {
 			f.start, f.end = []byte(f.opts.start), []byte(f.opts.end)
 		}
@@ -314,7 +316,7 @@ func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 
 func (f *fetcher) advance(ctx context.Context, b *scanBatch) error {
 	req := api.ScanNextRequest{Cursor: f.cursor}
-	k := call{method: api.MethodScanNext, dest: f.at, traceID: &req.TraceID, encode: req.Append, safe: planted.On(planted.ScanNextAgain)}
+	k := call{method: api.MethodScanNext, dest: f.at, traceID: &req.TraceID, encode: req.Append}
 	err := f.do(ctx, &k, b)
 	f.misrouted = k.misrouted.relocate
 	return err

@@ -109,6 +109,7 @@ func (c *Console) route() {
 		"/traces/{id}":                 tracePage,
 		"/backups":                     backupsPage,
 		"/audit":                       auditPage,
+		"/logs":                        logsPage,
 		"/users":                       usersPage,
 		"/quotas":                      quotasPage,
 	} {

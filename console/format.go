@@ -59,6 +59,14 @@ func orUnknown(n *int64) string {
 	return text.Count(*n)
 }
 
+// moreThanNone returns a number, or nothing if it is 0 or unknown.
+func moreThanNone(n *int64) string {
+	if n == nil || *n == 0 {
+		return ""
+	}
+	return text.Count(*n)
+}
+
 // sizeOrUnknown returns a size, or ? for nil.
 func sizeOrUnknown(n *int64) string {
 	if n == nil {

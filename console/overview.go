@@ -14,12 +14,13 @@ import (
 type overview struct {
 	State, Sentence string
 	Problems        []string
-	Hint            string // what to do about tablets that are not served
+	Hidden          []string // what the user may not see
+	Hint            string   // what to do about tablets that are not served
 	Alive, Nodes    int
 	Tables          string
 	Tablets         string
 	Unserved        int64
-	Under           string
+	Under, LogUnder string
 	Disk            bar
 	Forecast        string // when the disks are full
 	DiskKnown       bool
@@ -42,9 +43,9 @@ func overviewPage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &overview{Tablets: orUnknown(whole.Tablets), Under: orUnknown(whole.Under), Unserved: whole.NotServed(), Nodes: len(nodes), Tables: "?"}
+	x := &overview{Tablets: orUnknown(whole.Tablets), Under: orUnknown(whole.Under), LogUnder: moreThanNone(whole.LogUnder), Unserved: whole.NotServed(), Nodes: len(nodes), Tables: "?"}
 	x.State, x.Sentence = health.State(s, whole)
-	x.Problems = whole.Problems()
+	x.Problems, x.Hidden = whole.Problems(), whole.Hidden
 	if x.Unserved > 0 {
 		x.Hint = unservedHint
 	}
@@ -56,10 +57,10 @@ func overviewPage(ctx context.Context, q *query) (*content, error) {
 	if s := whole.Space; s != nil {
 		x.Disk, x.DiskKnown, x.Forecast = usedBar(s.Total-s.Free, s.Total), true, s.Forecast()
 	}
-	if schemas, err := q.Tables().List(ctx); err == nil {
+	if schemas, err := q.Tables().List(ctx); err == nil && len(whole.Hidden) == 0 {
 		n := int64(len(schemas))
 		x.Tables = orUnknown(&n)
-	} else if !errors.Is(err, client.ErrPermission) {
+	} else if err != nil && !errors.Is(err, client.ErrPermission) {
 		x.Problems = append(x.Problems, "unknown: list of tables: "+err.Error())
 	}
 	activity := activityOf(ctx, q.Client, nodes)

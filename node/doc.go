@@ -108,7 +108,7 @@
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
 //	CollectGarbage   Start            Close               package blobs: collects garbage while this node is master
-//	backups.Run      Start            Close               package backups: makes backups while this node is master
+//	backups.Run      Start            Close               package backups: makes backups while this node is master; so does backups.RunReplays
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	quotas.Follow    Start            Close               reads quotas, and reports demand

@@ -77,6 +77,7 @@ var requiredRights = map[string]string{
 	"slow_requests":    readCluster,
 	"traces":           readCluster,
 	"audit_log":        adminCluster,
+	"log_lines":        readCluster,
 	"list_nodes":       watchCluster,
 	"raft_status":      watchCluster,
 	"unserved_tablets": readCluster,
@@ -153,7 +154,7 @@ var nodeMethods = strings.Fields(`
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
 	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.heat_sums tablet.held tablet.load tablet.merge
-	tablet.snapshot tablet.sort_piece tablet.split tablet.unload tablet.usage
+	tablet.snapshot tablet.snapshot_changes tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 
 // selfAudited are the changes of administrators that write their audit records themselves.

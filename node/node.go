@@ -46,6 +46,7 @@ import (
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/recentlog"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
@@ -67,6 +68,7 @@ import (
 type Node struct {
 	cfg     Config
 	log     *slog.Logger
+	logs    *recentlog.Service // keeps what log gets
 	started time.Time
 
 	// self is the node's identity, from its data directories.
@@ -166,7 +168,9 @@ func prepare(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), life: lifecycle{waiting: cfg.Waiting, done: make(chan struct{})}, limits: table.DefaultLimits()}
+	logs := recentlog.New(cfg.Name)
+	cfg.Logger = slog.New(logs.Handler(cfg.Logger.Handler()))
+	n := &Node{cfg: cfg, log: cfg.Logger, logs: logs, started: time.Now(), life: lifecycle{waiting: cfg.Waiting, done: make(chan struct{})}, limits: table.DefaultLimits()}
 	n.results = results.New(cfg.budget().Results)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.newServices()
@@ -273,6 +277,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	}
 	n.background.Go(n.blobs.CollectGarbage)
 	n.background.Go(n.backups.Run)
+	n.background.Go(n.backups.RunReplays)
 	return nil
 }
 

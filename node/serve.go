@@ -25,7 +25,7 @@ func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.Limit(rpc.ServerConfig{
 		MessageBytesMax: int(b.Message), MemoryBytesMax: b.RPC, SpawnedMax: spawnedMax, ConnsMax: budget.ConnsMax(n.cfg.MemoryBytes), OnConns: func(change int) { n.reservation.Change(int64(change) * budget.ConnBytes) },
-		Logger: n.log.With("part", "rpc"), Traced: n.slow.Add, SlowAfter: n.cfg.SlowRequest, TraceEvery: max(0, n.cfg.TraceSample),
+		Logger: n.log.With("part", "rpc"), Traced: n.slow.Add, Failed: n.slow.CountError, SlowAfter: n.cfg.SlowRequest, TraceEvery: max(0, n.cfg.TraceSample),
 	})
 	if cfg.Admit = n.authz.Admitter; n.security != nil {
 		n.authz.Rights = authz.NewRights(&n.meta, n.quorum.Check)
@@ -73,7 +73,7 @@ func (n *Node) register(server *rpc.Server) {
 		n.authz.Guard(lockserver.Guard(m), m)
 	}
 	metaapi.ServeCurrent(server, n.lockServer.ForCall)
-	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity, n.slow, auditlog.Service{Name: n.cfg.Name, Authz: n.authz}} {
+	for _, s := range []interface{ Register(r method.Registrar) }{n.dialer, n.tokenAuth, actfor.Service{Authz: n.authz}, n.commands, n.tabletServer, n.status, n.activity, n.slow, n.logs, auditlog.Service{Name: n.cfg.Name, Authz: n.authz}} {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{

@@ -195,9 +195,9 @@ func (u *changeUpdate) apply(m *Meta) {
 	if planted.On(planted.RedoBeforeChangeFile) && len(u.removed) == 0 {
 		added = nil
 	}
-	u.gone = u.removed
+	u.gone = set.Now(u.removed)
 	expired, rest := set.Replace(u.removed, added).Expired(u.tablet.changesBefore(u.retention), changeFilesMax)
-	u.gone = append(slices.Clone(u.gone), expired...)
+	u.gone = append(u.gone, expired...)
 	m.Changes = rest
 }
 

@@ -225,6 +225,23 @@ type fileKind struct {
 	bytes        int64 // approximate size, 0 if unknown
 }
 
+// FileOptions returns the options of an SSTable of a locality group that a minor compaction writes.
+func FileOptions(g *table.LocalityGroup) sstable.Options {
+	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
+	if g.Compression == table.CompressionTwoPass {
+		// The memtable occupies memory meanwhile, and the file is soon merged into a larger one,
+		// which is large enough to learn from.
+		opts.Compression = table.CompressionZstd
+	}
+	switch g.Bloom {
+	case table.BloomRow:
+		opts.FilterPrefixes, opts.FilterName = rowPrefixes, filterNameRow
+	case table.BloomRowCol, table.BloomDefault:
+		opts.FilterPrefixes, opts.FilterName = rowColumnPrefixes, filterNameRowColumn
+	}
+	return opts
+}
+
 // create begins a file of group g. It calls step, if not nil, with the bytes written.
 func (s *sstables) create(ctx context.Context, g *table.LocalityGroup, kind fileKind, step func(bytes int)) (*fileWriter, error) {
 	var blob storage.BlobWriter
@@ -237,24 +254,14 @@ func (s *sstables) create(ctx context.Context, g *table.LocalityGroup, kind file
 	if err != nil {
 		return nil, err
 	}
-	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
-	if kind.minor && g.Compression == table.CompressionTwoPass {
-		// The memtable occupies memory meanwhile, and the file is soon merged into a larger one,
-		// which is large enough to learn from.
-		opts.Compression = table.CompressionZstd
-	}
+	opts := FileOptions(g)
 	if !kind.minor {
+		opts.Compression = g.Compression
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, files: s}
 		opts.Cache = s.memory.Cache()
 	}
 	opts.Worked = step
 	opts.LearnBytes = int(min(s.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
-	switch g.Bloom {
-	case table.BloomRow:
-		opts.FilterPrefixes, opts.FilterName = rowPrefixes, filterNameRow
-	case table.BloomRowCol, table.BloomDefault:
-		opts.FilterPrefixes, opts.FilterName = rowColumnPrefixes, filterNameRowColumn
-	}
 	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}, families: map[uint32]bool{}}, nil
 }
 

@@ -195,6 +195,9 @@ func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
 	m.Groups[at].Files = files
 }
 
+// AddFile adds a file to a group, as its newest.
+func (m *Meta) AddFile(group string, f *FileMeta) { m.replaceFiles(group, nil, f) }
+
 // metaVersion is the first element of an encoded Meta. Later versions append fields; readers skip
 // unknown ones.
 const metaVersion = 1

@@ -12,6 +12,8 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/tombstone"
@@ -122,12 +124,28 @@ var errShared = errors.New("all files are shared")
 // Errors: api.ErrNotServing, ErrSplitPending, ErrClosed, api.ErrUnavailable without a lease,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) Snapshot(ctx context.Context, r Ref) (*Meta, error) {
+	return s.snapshotOf(ctx, r, func(t *Tablet) (*Meta, error) { return t.snapshot(ctx, false) })
+}
+
+// SnapshotChanges is Snapshot with the tablet's change files, which have all changes with times up to until, in µs. They are marked as
+// shared, too. Further errors: api.ErrNoChangeStream; api.ErrNotServing while the server's clock is not past until.
+func (s *Server) SnapshotChanges(ctx context.Context, r Ref, until int64) (*Meta, error) {
+	return s.snapshotOf(ctx, r, func(t *Tablet) (*Meta, error) {
+		if err := t.pass(ctx, until); err != nil {
+			return nil, err
+		}
+		return t.snapshot(ctx, true)
+	})
+}
+
+// snapshotOf takes a snapshot of a tablet.
+func (s *Server) snapshotOf(ctx context.Context, r Ref, take func(*Tablet) (*Meta, error)) (*Meta, error) {
 	for {
 		t, err := s.served.tablet(r)
 		if err != nil {
 			return nil, err
 		}
-		m, err := t.snapshot(ctx)
+		m, err := take(t)
 		if errors.Is(err, errUnloaded) && ctx.Err() == nil {
 			continue // it was split, merged or unloaded
 		}
@@ -142,15 +160,42 @@ func (s *Server) Snapshot(ctx context.Context, r Ref) (*Meta, error) {
 	}
 }
 
-// snapshot is one attempt of Snapshot.
-func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
+// passPause is how long pass waits before it looks at the commits again.
+const passPause = time.Millisecond
+
+// pass waits until all commits of a tablet with times up to until, in µs, are applied.
+func (t *Tablet) pass(ctx context.Context, until int64) error {
+	sc, log := t.schema.Load(), &t.server.commitLog
+	if sc.table.ChangeRetention == 0 {
+		return fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNoChangeStream)
+	}
+	// In this order: a later commit gets a later time. A time of milliseconds is rounded down.
+	now := sc.table.Granularity.Stamp(t.writer.cfg.Now().UnixMicro(), 0)
+	next := log.commits.Next()
+	if now <= until {
+		return fmt.Errorf("the clock of the tablet's server is at %d µs, and not past %d µs: %w", now, until, api.ErrNotServing)
+	}
+	for log.appliedNext.Load() < next && !log.commits.Idle() {
+		if err := timing.Sleep(ctx, passPause); err != nil {
+			return err
+		}
+		if err := t.server.checkServing(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot is one attempt of a snapshot, with change files or without.
+func (t *Tablet) snapshot(ctx context.Context, withChanges bool) (m *Meta, err error) {
 	if !planted.On(planted.BackupUnflushed) {
 		if err := t.flush(ctx); err != nil {
 			return nil, err
 		}
 	}
 	_, err = t.meta.changeIf(ctx, func(current *Meta) error {
-		if !current.shareable() || planted.On(planted.BackupUnshared) {
+		unshared := current.shareable() || withChanges && current.Changes != nil && current.Changes.Shareable()
+		if !unshared || planted.On(planted.BackupUnshared) {
 			m = current
 			return errShared
 		}
@@ -164,6 +209,9 @@ func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
 		return nil
 	}, func(next *Meta) {
 		next.share()
+		if withChanges && next.Changes != nil {
+			next.Changes = next.Changes.Share()
+		}
 		m = next // immutable once it is saved
 	}, func(*view) {})
 	if err != nil && !errors.Is(err, errShared) {
@@ -171,6 +219,9 @@ func (t *Tablet) snapshot(ctx context.Context) (m *Meta, err error) {
 	}
 	whole := *m
 	whole.Changes = nil // a copy of the rows does not need how they came about
+	if withChanges {
+		whole.Changes = m.knownChanges()
+	}
 	return &whole, nil
 }
 
@@ -305,6 +356,10 @@ func (c *clearing) save() error {
 			Reason:     fmt.Sprintf("tablet has %d cleared ranges, the most that it may have, and a major compaction that removes them has begun", len(old.Cleared)),
 			RetryAfter: overloadRetry,
 		}
+	}
+	if sc := t.schema.Load().table; sc.ChangeRetention > 0 { // for a restore to a time
+		at := sc.Granularity.Stamp(t.writer.cfg.Now().UnixMicro(), t.writer.stamped.Load())
+		c.next.Changes = old.knownChanges().Clear(changes.Clear{Range: c.rows, Time: at})
 	}
 	c.next.checkAfter(old)
 	moment.Pass("before rows are cleared in METADATA", "")

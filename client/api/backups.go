@@ -30,7 +30,7 @@ const (
 
 // CreateBackupRequest holds the parameters of create_backup:
 //
-//	[[table…], options?]    options: keep_ms
+//	[[table…], options?]    options: keep_ms, from, to_time
 //
 // The result is the backup's id.
 type CreateBackupRequest struct {
@@ -39,6 +39,10 @@ type CreateBackupRequest struct {
 	Tables []string
 	// Keep is how long the backup is kept; 0: until it is deleted.
 	Keep time.Duration
+	// From is the id of a backup; empty: the backup is of the present tables. Otherwise it is of one table of that backup as it was at the time To,
+	// in µs.
+	From string
+	To   int64
 }
 
 // Append encodes the parameters.
@@ -46,6 +50,9 @@ func (r *CreateBackupRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	if r.Keep > 0 {
 		n++
+	}
+	if r.From != "" {
+		n += 2
 	}
 	e.Array(1 + min(n, 1))
 	e.Array(len(r.Tables))
@@ -56,6 +63,12 @@ func (r *CreateBackupRequest) Append(e *wire.Encoder) {
 	if r.Keep > 0 {
 		e.Str("keep_ms")
 		e.Int(wholeMillis(r.Keep))
+	}
+	if r.From != "" {
+		e.Str("from")
+		e.Str(r.From)
+		e.Str("to_time")
+		e.Int(r.To)
 	}
 }
 
@@ -71,14 +84,26 @@ func (r *CreateBackupRequest) Decode(d *wire.Decoder, n int) error {
 	}); err != nil {
 		return err
 	}
-	return r.Options.decode(d, n > 1, r)
+	if err := r.Options.decode(d, n > 1, r); err != nil {
+		return err
+	}
+	if (r.From == "") != (r.To == 0) || r.From != "" && len(r.Tables) != 1 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: from and to_time are given together, with one table", MethodCreateBackup)
+	}
+	return nil
 }
 
 func (r *CreateBackupRequest) option(key []byte, d *wire.Decoder) bool {
-	if string(key) != "keep_ms" {
+	switch string(key) {
+	case "keep_ms":
+		r.Keep = millisOption(d, "keep_ms", BackupKeepMax)
+	case "from":
+		r.From = textOption(d, "from")
+	case "to_time":
+		r.To = int64(countOption(d, "to_time"))
+	default:
 		return false
 	}
-	r.Keep = millisOption(d, "keep_ms", BackupKeepMax)
 	return true
 }
 
@@ -214,7 +239,7 @@ func (f *BackupFile) fields() fields {
 }
 
 // BackupFiles is the result of backup_files: a page of the files of a backup, the manifest first. Next is the position of the next page, 0
-// after the last one.
+// after the last one. A file that tablets share may be in several pages.
 type BackupFiles struct {
 	Files []BackupFile
 	Next  int64

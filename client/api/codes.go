@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/steledb/stele/internal/errkind"
@@ -61,6 +62,7 @@ const (
 
 	CodeOutOfRange     rpc.Code = 150
 	CodeNoChangeStream rpc.Code = 151
+	CodeRestoreTime    rpc.Code = 152
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -107,6 +109,7 @@ var kinds = errkind.Table{
 		{Code: CodeTableProtected, Name: "table_protected", Target: table.ErrProtected},
 		{Code: CodeOutOfRange, Name: "out_of_range", Target: ErrOutOfRange},
 		{Code: CodeNoChangeStream, Name: "no_change_stream", Target: ErrNoChangeStream},
+		{Code: CodeRestoreTime, Name: "restore_time", Target: ErrRestoreTime, Form: restoreTimeForm},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
@@ -141,6 +144,12 @@ func ToRPC(err error) *rpc.Error { return kinds.ToRPC(err) }
 // other error unchanged.
 func FromRPC(err error) error { return kinds.FromRPC(err) }
 
+// NoLeader reports whether a node rejected a call because the lock service has no leader. Nothing was executed.
+func NoLeader(err error) bool {
+	var e *rpc.Error
+	return errors.As(err, &e) && e.Code == rpc.CodeUnavailable && e.Details["voters"] != nil
+}
+
 // The forms of errors that have fields.
 var (
 	overloadedForm = errkind.FormOf(
@@ -169,6 +178,11 @@ var (
 		func(e *TokenRefusedError, d errkind.Details) { d["reason"], d["id"] = e.Reason, e.ID },
 		func(a errkind.Answer) error {
 			return &TokenRefusedError{Reason: a.Text("reason"), ID: a.Text("id"), Text: a.Message}
+		})
+	restoreTimeForm = errkind.FormOf(
+		func(e *RestoreTimeError, d errkind.Details) { d["reason"], d["limit"] = e.Reason, e.Limit },
+		func(a errkind.Answer) error {
+			return &RestoreTimeError{Reason: a.Text("reason"), Limit: a.Int("limit"), Text: a.Message}
 		})
 	limitForm = errkind.FormOf(
 		func(e *table.LimitError, d errkind.Details) { d["what"], d["limit"], d["got"] = e.What, e.Limit, e.Got },

@@ -126,3 +126,14 @@ func TestRightsCrossTheWire(t *testing.T) {
 		}
 	}
 }
+
+// The numbers of voters distinguish a lock service without a leader from a node that starts.
+func TestNoLeader(t *testing.T) {
+	err := cross(t, &rpc.Error{Code: rpc.CodeUnavailable, Message: "no leader", Retryable: true, Details: map[string]any{"voters": 3, "voters_alive": 1}})
+	if !NoLeader(fmt.Errorf("list: %w", err)) || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v is not recognized", err)
+	}
+	if NoLeader(cross(t, ErrUnavailable)) || NoLeader(nil) {
+		t.Error("other errors are taken for it")
+	}
+}

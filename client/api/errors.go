@@ -212,3 +212,40 @@ func (e *OutOfRangeError) Error() string {
 
 // Unwrap returns ErrOutOfRange.
 func (e *OutOfRangeError) Unwrap() error { return ErrOutOfRange }
+
+// ErrRestoreTime means that a table cannot be restored to that time: a *RestoreTimeError.
+var ErrRestoreTime = errors.New("the table cannot be restored to that time")
+
+// Reasons of a RestoreTimeError.
+const (
+	RestoreBeforeBackup = "before_backup" // the backup has later changes; Limit is the time of the last one
+	RestoreInFuture     = "in_future"     // Limit is the present time
+	RestoreNotKept      = "not_kept"      // changes since the backup are not kept any more; Limit is the time of the oldest that is kept
+	RestoreOtherCluster = "other_cluster" // the backup was imported: the table's changes are not here
+	RestoreOfRestore    = "of_restore"    // the backup was itself made for a time
+)
+
+// RestoreTimeError is ErrRestoreTime with the limit that the time exceeds.
+type RestoreTimeError struct {
+	Reason string // RestoreBeforeBackup and the others
+	Limit  int64  // µs; 0: there is none
+	Text   string // message with the limit and the remedy
+}
+
+func (e *RestoreTimeError) Error() string { return e.Text }
+
+// Unwrap returns ErrRestoreTime.
+func (e *RestoreTimeError) Unwrap() error { return ErrRestoreTime }
+
+// NewRestoreTimeError returns the error for a table, with its text. limit is in µs.
+func NewRestoreTimeError(reason string, limit int64) *RestoreTimeError {
+	at := time.UnixMicro(limit).UTC().Format(time.RFC3339Nano)
+	texts := map[string]string{
+		RestoreBeforeBackup: "the backup has changes up to " + at + ": restore to that time or a later one, or from an earlier backup",
+		RestoreInFuture:     "the time is in the future: the cluster's clock is at " + at,
+		RestoreNotKept:      "the table's changes since the backup are not all kept any more, only those since " + at + ": use a backup that was made after that time, or keep changes longer (stele table stream --keep)",
+		RestoreOfRestore:    "the backup was itself made for a time: use the backup that it was made from",
+		RestoreOtherCluster: "the backup was imported, and the table's changes are not in this cluster: restore it without a time",
+	}
+	return &RestoreTimeError{Reason: reason, Limit: limit, Text: texts[reason]}
+}

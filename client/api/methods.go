@@ -44,6 +44,7 @@ const (
 	MethodSlowRequests  = "slow_requests"
 	MethodTraces        = "traces"
 	MethodAuditLog      = "audit_log"
+	MethodLogLines      = "log_lines"
 
 	MethodListNodes  = "list_nodes"
 	MethodDrainNode  = "drain_node"
@@ -99,7 +100,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodRenameTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
-		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog, MethodLogLines,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,

@@ -42,8 +42,6 @@ type NodeInfo struct {
 	// day or a week. DiskGrowthOverS is 0 if that is not known yet, as by nodes of older versions.
 	DiskGrowthBytes int64 `json:"disk_growth_bytes"`
 	DiskGrowthOverS int64 `json:"disk_growth_over_s"`
-	// Load is the fraction of the node's capacity in use: 0 is idle, 1 is full.
-	Load float64 `json:"load"`
 }
 
 // growthTrust is how many times as long as it was observed a growth is trusted to go on.
@@ -85,7 +83,7 @@ func (n *NodeInfo) fields() fields {
 		{"id", &n.ID}, {"name", &n.Name}, {"zone", &n.Zone}, {"rpc", &n.RPC}, {"gossip", &n.Gossip}, {"http", &n.HTTP},
 		{"version", &n.Version}, {"state", &n.State},
 		{"voter", &n.Voter}, {"leader", &n.Leader}, {"master", &n.Master}, {"draining", &n.Draining}, {"self", &n.Self},
-		{"since_s", &n.SinceSeconds}, {"capacity_bytes", &n.CapacityBytes}, {"free_bytes", &n.FreeBytes}, {"load", &n.Load},
+		{"since_s", &n.SinceSeconds}, {"capacity_bytes", &n.CapacityBytes}, {"free_bytes", &n.FreeBytes},
 		{"disk_growth_bytes", &n.DiskGrowthBytes}, {"disk_growth_over_s", &n.DiskGrowthOverS},
 	}
 }

@@ -39,6 +39,9 @@ func (e *QuotaError) Error() string {
 	if e.Bytes && e.Used == 0 {
 		return fmt.Sprintf("quota of %s: limit of %d bytes reached; delete data or raise the quota", e.Quota, e.Limit)
 	}
+	if e.Bytes && e.Used < e.Limit { // a quota stays exhausted for a while, so that writers do not alternate
+		return fmt.Sprintf("quota of %s: limit of %d bytes reached; %d are used by now, so writes are accepted again soon", e.Quota, e.Limit, e.Used)
+	}
 	if e.Bytes {
 		return fmt.Sprintf("quota of %s: %d of %d bytes used; delete data or raise the quota", e.Quota, e.Used, e.Limit)
 	}

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 //	leader VAR           set VAR to the name of the node that leads the lock service
 //	node-of NAME TEXT    fail unless the log of a node of the cluster contains TEXT
 //	eventually PATTERN CMD...  run a command until its output matches
+//	bucket NAME          start a server of Amazon S3's protocol with a bucket, and set AWS_ENDPOINT_URL and credentials
 //	readme               run the lines of README.md that begin with bin/stele, except serve
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -75,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"leader":     findLeader,
 			"node-of":    matchLogInCluster,
 			"eventually": eventually,
+			"bucket":     startBucket,
 			"readme":     runReadme,
 		},
 	})

@@ -33,6 +33,7 @@ type cluster struct {
 
 	staged   map[string][]byte
 	imported map[string][]byte // contents by the ids that they had
+	manifest []byte            // of the last import
 }
 
 func newCluster() *cluster {
@@ -95,7 +96,7 @@ func (c *cluster) Import(_ context.Context, manifest, files string) (string, err
 		old, id := hex.EncodeToString(pair[:fileIDDigits/2]), hex.EncodeToString(pair[fileIDDigits/2:])
 		c.imported[old] = c.staged[id]
 	}
-	if c.staged[manifest] == nil {
+	if c.manifest = c.staged[manifest]; c.manifest == nil {
 		return "", errors.New("no manifest")
 	}
 	return "imported", nil
@@ -145,6 +146,7 @@ func (e *env) dir() *Dir {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	d.recordBytes = 1
 	return d
 }
 
@@ -167,7 +169,7 @@ func (e *env) mustCopy(b *client.Backup) {
 func (e *env) check() (listed []string) {
 	e.t.Helper()
 	d := e.dir()
-	all, err := d.List()
+	all, err := d.List(e.t.Context())
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -176,7 +178,7 @@ func (e *env) check() (listed []string) {
 			e.t.Fatalf("backup %s: %v", x.ID, x.Err)
 		}
 		listed = append(listed, x.ID)
-		if _, err := d.Import(e.t.Context(), e.c, x.ID, &Progress{}); err != nil {
+		if _, err := d.Import(e.t.Context(), e.c, x.ID, nil, &Progress{}); err != nil {
 			e.t.Fatalf("import %s: %v", x.ID, err)
 		}
 		if len(e.c.staged) > 0 {
@@ -192,7 +194,7 @@ func (e *env) check() (listed []string) {
 // imported reports whether the last import has the files of a backup.
 func (e *env) imported(id string) bool {
 	want := map[string][]byte{}
-	for _, f := range e.c.backups[id] {
+	for _, f := range e.c.backups[id][1:] { // the manifest is named by itself
 		want[f.ID] = e.c.content[f.ID]
 	}
 	return maps.EqualFunc(e.c.imported, want, bytes.Equal)
@@ -216,18 +218,48 @@ func testCopy(t *testing.T, newEnv func(*testing.T) *env) {
 	if got := e.check(); !slices.Equal(got, []string{"b1", "b2"}) {
 		t.Errorf("listed: %v", got)
 	}
-	if left, err := e.dir().Unfinished(); len(left) > 0 || err != nil {
+	if left, err := e.dir().Unfinished(t.Context()); len(left) > 0 || err != nil {
 		t.Errorf("unfinished: %v, %v", left, err)
 	}
-	b, err := e.dir().Find("b2")
+	b, err := e.dir().Find(t.Context(), "b2")
 	if err != nil || b.Created.UnixMilli() != 1000 || !slices.Equal(b.Tables, []string{"t"}) || b.Bytes == 0 || len(b.Files) != 4 {
 		t.Errorf("found %+v, %v", b, err)
 	}
-	if _, err := e.dir().Find("../b2"); !errors.Is(err, ErrNoBackup) {
+	if _, err := e.dir().Find(t.Context(), "../b2"); !errors.Is(err, ErrNoBackup) {
 		t.Errorf("an id with a path: %v", err)
 	}
 	if _, err := Create(e.fs, "/elsewhere/backups", nil); err == nil {
 		t.Error("a directory is created below one that does not exist")
+	}
+}
+
+// TestSelection: of a backup of several tables, only the files of the selected ones are read and uploaded, with a manifest of those. A selection that fails
+// leaves nothing.
+func TestSelection(t *testing.T) { withKeys(t, testSelection) }
+
+func testSelection(t *testing.T, newEnv func(*testing.T) *env) {
+	e := newEnv(t)
+	e.mustCopy(e.c.add("b1", "manifest of two", "one", "two", "three"))
+	two := e.c.backups["b1"][2].ID
+	p := &Progress{}
+	_, err := e.dir().Import(t.Context(), e.c, "b1", func(manifest io.ReaderAt, size int64, w io.Writer) (map[string]bool, error) {
+		all, err := io.ReadAll(io.NewSectionReader(manifest, 0, size))
+		if err != nil || string(all) != "manifest of two" {
+			t.Errorf("selected from %q, %v", all, err)
+		}
+		_, err = w.Write([]byte("manifest of one"))
+		return map[string]bool{two: true}, err
+	}, p)
+	if err != nil || len(e.c.imported) != 1 || string(e.c.imported[two]) != "two" || string(e.c.manifest) != "manifest of one" || len(e.c.staged) != 0 {
+		t.Errorf("imported %q with manifest %q, left %d, %v", e.c.imported, e.c.manifest, len(e.c.staged), err)
+	}
+	if want := int64(len("manifest of two") + len("two")); p.Total() != want || p.Done() != want {
+		t.Errorf("progress %d of %d, want %d", p.Done(), p.Total(), want)
+	}
+	want := errors.New("no such table")
+	_, err = e.dir().Import(t.Context(), e.c, "b1", func(io.ReaderAt, int64, io.Writer) (map[string]bool, error) { return nil, want }, p)
+	if !errors.Is(err, want) || len(e.c.staged) != 0 {
+		t.Errorf("a selection that fails: %v, left %d", err, len(e.c.staged))
 	}
 }
 
@@ -249,7 +281,7 @@ func TestLimit(t *testing.T) {
 		d.Limit(1 << 20)
 		lasted("the verification", d.Verify(t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { t.Error(err) }))
 		d.Limit(1 << 20)
-		_, err = d.Import(t.Context(), e.c, "b1", &Progress{})
+		_, err = d.Import(t.Context(), e.c, "b1", nil, &Progress{})
 		lasted("the import", err)
 	})
 }
@@ -285,7 +317,7 @@ func testKilledCopies(t *testing.T, newEnv func(*testing.T) *env) {
 			if got := e.check(); len(got) != 2 {
 				t.Fatalf("after a cut at change %d and another copy there are %v", cut, got)
 			}
-			if _, err := e.dir().Delete("b1"); err != nil {
+			if _, err := e.dir().Delete(t.Context(), "b1"); err != nil {
 				t.Fatal(err)
 			}
 			if got := e.check(); !slices.Equal(got, []string{"b2"}) {
@@ -333,7 +365,7 @@ func (e *env) interrupt(b *client.Backup) {
 	d, files := e.dir(), e.c.backups[b.ID]
 	last := sourceEnd{e.c, files[len(files)-1].ID, func() {
 		for {
-			if all, err := d.readPartial(b.ID); err != nil || len(all) == len(files)-1 {
+			if all, err := d.readPartial(e.t.Context(), b.ID); err != nil || len(all) == len(files)-1 {
 				return
 			}
 			runtime.Gosched()
@@ -397,17 +429,17 @@ func testDelete(t *testing.T, newEnv func(*testing.T) *env) {
 			}
 			return nil
 		})
-		_, err := (&Dir{fs: e.fs, path: "/nfs/backups", key: e.key}).Delete("b1")
+		_, err := In(&directory{e.fs, "/nfs/backups"}, e.key).Delete(t.Context(), "b1")
 		done = err == nil
 		e.fs.SetHook(nil)
 		e.fs = e.fs.Crash(rand.New(rand.NewPCG(seed, uint64(cut))))
 		if got := e.check(); !slices.Contains(got, "b2") || !slices.Contains(got, "b3") {
 			t.Fatalf("after a cut at change %d there are %v", cut, got)
 		}
-		if _, err := e.dir().Delete("b3"); err != nil {
+		if _, err := e.dir().Delete(t.Context(), "b3"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.dir().Delete("b1"); err != nil && !errors.Is(err, ErrNoBackup) {
+		if _, err := e.dir().Delete(t.Context(), "b1"); err != nil && !errors.Is(err, ErrNoBackup) {
 			t.Fatal(err)
 		}
 		if got := e.objects(); got != 3 && got != 3+1 { // that of b4 may not have been durable
@@ -422,7 +454,7 @@ func TestDeleteKeepsUnfinished(t *testing.T) {
 	e.mustCopy(e.c.add("b1", "manifest 1", "one"))
 	b2 := e.c.add("b2", "manifest 2", "one", "two")
 	e.interrupt(b2)
-	if freed, err := e.dir().Delete("b1"); err != nil || freed.Objects != 1 || freed.Bytes != int64(len("manifest 1")) {
+	if freed, err := e.dir().Delete(t.Context(), "b1"); err != nil || freed.Objects != 1 || freed.Bytes != int64(len("manifest 1")) {
 		t.Errorf("the first deletion frees %+v, %v", freed, err)
 	}
 	e.c.reads = 0
@@ -432,7 +464,7 @@ func TestDeleteKeepsUnfinished(t *testing.T) {
 	}
 	b3 := e.c.add("b3", "manifest 3", "three")
 	e.interrupt(b3)
-	if freed, err := e.dir().Delete("b3"); err != nil || freed.Objects != 1 {
+	if freed, err := e.dir().Delete(t.Context(), "b3"); err != nil || freed.Objects != 1 {
 		t.Errorf("the second deletion frees %+v, %v", freed, err)
 	}
 	if got := e.check(); !slices.Equal(got, []string{"b2"}) {
@@ -463,7 +495,7 @@ func TestBusy(t *testing.T) {
 	b := e.c.add("b1", "manifest 1", "one", "two")
 	d, busy := e.dir(), &BusyError{}
 	refused := sourceFunc{e.c, func() {
-		if _, err := d.Delete("b0"); !errors.As(err, &busy) {
+		if _, err := d.Delete(e.t.Context(), "b0"); !errors.As(err, &busy) {
 			t.Errorf("a deletion meanwhile: %v", err)
 		}
 		if err := e.copy(e.c.add("b2", "manifest 2")); !errors.As(err, &busy) {
@@ -519,13 +551,13 @@ func testDamage(t *testing.T, newEnv func(*testing.T) *env) {
 	e := newEnv(t)
 	e.mustCopy(e.c.add("b1", "manifest 1", "one", "two"))
 	e.mustCopy(e.c.add("b0", "manifest 0"))
-	b, err := e.dir().Find("b1")
+	b, err := e.dir().Find(t.Context(), "b1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{e.dir().manifestName("b1")}
+	names := []string{e.dir().store.Location(manifestName("b1"))}
 	for i := range b.Files {
-		names = append(names, e.dir().objectName(b.Files[i].SHA256))
+		names = append(names, e.dir().store.Location(objectName(b.Files[i].SHA256)))
 	}
 	whole := e.fs
 	for _, name := range names {
@@ -565,7 +597,7 @@ func (e *env) damaged(what, name string) {
 	}
 	err := d.Verify(e.t.Context(), []string{"b1"}, &Progress{}, func(_ string, err *CorruptError) { found = found || names(err) })
 	found = found || names(err)
-	_, importErr := d.Import(e.t.Context(), e.c, "b1", &Progress{})
+	_, importErr := d.Import(e.t.Context(), e.c, "b1", nil, &Progress{})
 	if found != names(importErr) || !found && !e.imported("b1") { // bytes that mean nothing may change
 		e.t.Fatalf("%s %s: verified with %v, %v, imported with %v", what, name, found, err, importErr)
 	}
@@ -573,8 +605,8 @@ func (e *env) damaged(what, name string) {
 		e.t.Fatalf("an import that failed leaves %d staged blobs", len(e.c.staged))
 	}
 	before := e.objects()
-	_, err = d.Find("b1")
-	if _, deleteErr := d.Delete("b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
+	_, err = d.Find(e.t.Context(), "b1")
+	if _, deleteErr := d.Delete(e.t.Context(), "b0"); names(err) == (deleteErr == nil) || names(err) && e.objects() != before {
 		e.t.Fatalf("with %s %s a deletion ends with %v", what, name, deleteErr)
 	}
 }

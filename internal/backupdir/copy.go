@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/internal/vfs"
 )
 
 // Source is the cluster that has a backup: client.Backups.
@@ -46,8 +46,9 @@ type copying struct {
 	d     *Dir
 	src   Source
 	id    string
-	known map[File]string // hashes of files that the directory may have, by the other fields
-	saved map[File]bool   // files that the record of this copy has
+	has   map[string]int64 // sizes of stored objects, by hash
+	known map[File]string  // hashes of files that the directory may have, by the other fields
+	saved map[File]bool    // files that the record of this copy has
 	done  *partial
 	p     *Progress
 }
@@ -60,35 +61,44 @@ func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, access 
 	if !validID(from.ID) {
 		return nil, fmt.Errorf("the id %.80q of the backup cannot be the name of a file", from.ID)
 	}
-	unlock, err := d.lock()
+	ctx, unlock, err := d.store.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock.Close()
-	if err := d.clearTemp(); err != nil {
+	defer unlock()
+	if err := d.store.Clean(ctx); err != nil {
 		return nil, err
 	}
-	c := &copying{d: d, src: src, id: from.ID, known: map[File]string{}, saved: map[File]bool{}, p: p}
-	if err := c.learn(); err != nil {
+	c := &copying{d: d, src: src, id: from.ID, has: map[string]int64{}, known: map[File]string{}, saved: map[File]bool{}, p: p}
+	if err := c.learn(ctx); err != nil {
 		return nil, err
 	}
-	if c.done, err = d.openPartial(from.ID); err != nil {
+	if c.done, err = d.openPartial(ctx, from.ID); err != nil {
 		return nil, err
 	}
-	defer c.done.close()
+	defer c.done.close(ctx)
 	b := &Backup{ID: from.ID, Created: time.UnixMilli(from.CreatedMS).UTC(), Tables: from.Tables, Tablets: from.Tablets, Bytes: from.Bytes, Access: access}
-	if old, err := d.Find(from.ID); err == nil && old.Access != nil { // it is of that time
+	old, err := d.Find(ctx, from.ID)
+	if err == nil && old.Access != nil { // it is of that time
 		b.Access = old.Access
 	}
+	absent := errors.Is(err, ErrNoBackup)
 	if b.Files, err = c.files(ctx); err != nil {
 		return nil, err
 	}
-	return b, d.list(b)
+	if err := d.list(ctx, b, absent); err != nil {
+		return nil, err
+	}
+	c.done.remove(ctx)
+	return b, nil
 }
 
 // learn finds the files that the directory may have. Backups that cannot be read count for nothing.
-func (c *copying) learn() error {
-	all, err := c.d.List()
+func (c *copying) learn(ctx context.Context) error {
+	if err := c.d.objects(ctx, func(sum string, size int64) { c.has[sum] = size }); err != nil {
+		return err
+	}
+	all, err := c.d.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +110,7 @@ func (c *copying) learn() error {
 			c.add(e.Backup.Files)
 		}
 	}
-	stored, err := c.d.readPartial(c.id)
+	stored, err := c.d.readPartial(ctx, c.id)
 	c.add(stored)
 	for _, x := range stored {
 		c.saved[x] = true
@@ -109,8 +119,8 @@ func (c *copying) learn() error {
 }
 
 // CheckKey returns a *KeyError if the directory has backups by another key: Copy adds none to such a directory.
-func (d *Dir) CheckKey() error {
-	all, err := d.List()
+func (d *Dir) CheckKey(ctx context.Context) error {
+	all, err := d.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -145,9 +155,9 @@ func (c *copying) files(ctx context.Context) ([]File, error) {
 			return err
 		}
 		c.p.total.Add(x.Bytes)
-		if sum := c.known[f]; sum != "" && c.d.has(sum, f.Bytes) {
+		if sum := c.known[f]; sum != "" && c.stored(sum, f.Bytes) {
 			f.SHA256 = sum
-			if err := c.reuse(&f); err != nil {
+			if err := c.reuse(ctx, &f); err != nil {
 				return err
 			}
 		} else {
@@ -169,13 +179,19 @@ func (c *copying) files(ctx context.Context) ([]File, error) {
 	return all, g.Wait()
 }
 
+// stored reports whether an object is stored, by its size.
+func (c *copying) stored(sum string, size int64) bool {
+	n, ok := c.has[sum]
+	return ok && n == c.d.key.storedBytes(size)
+}
+
 // reuse records a file that the directory has, so that no deletion of another backup removes it (BD3).
-func (c *copying) reuse(f *File) error {
+func (c *copying) reuse(ctx context.Context, f *File) error {
 	c.p.done.Add(f.Bytes)
 	if c.saved[*f] {
 		return nil
 	}
-	return c.done.add(f)
+	return c.done.add(ctx, f)
 }
 
 // file copies a file.
@@ -183,7 +199,7 @@ func (c *copying) file(ctx context.Context, from *client.BackupFile, to *File) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	sum, err := c.d.putObject(from.Bytes, func(p []byte, off int64) (int, error) {
+	sum, err := c.d.putObject(ctx, from.Bytes, func(p []byte, off int64) (int, error) {
 		if err := c.d.pace(ctx, len(p)); err != nil {
 			return 0, err
 		}
@@ -195,21 +211,16 @@ func (c *copying) file(ctx context.Context, from *client.BackupFile, to *File) e
 		return fmt.Errorf("copy file %s: %w", from.ID, err)
 	}
 	to.SHA256 = sum
-	return c.done.add(to)
+	return c.done.add(ctx, to)
 }
 
-// list makes the objects of a backup durable, and then lists it (BD1).
-func (d *Dir) list(b *Backup) error {
-	synced := map[string]bool{}
+// list makes the objects of a backup durable, and then lists it (BD1). If it was absent, one that is listed meanwhile is a *BusyError.
+func (d *Dir) list(ctx context.Context, b *Backup, absent bool) error {
+	names := make([]string, len(b.Files))
 	for i := range b.Files {
-		if dir := d.name(objectsDir, b.Files[i].SHA256[:objectsPrefix]); !synced[dir] {
-			synced[dir] = true
-			if err := d.fs.SyncDir(dir); err != nil {
-				return fmt.Errorf("sync the objects: %w", err)
-			}
-		}
+		names[i] = objectName(b.Files[i].SHA256)
 	}
-	if err := d.fs.SyncDir(d.name(objectsDir)); err != nil {
+	if err := d.store.Sync(ctx, names); err != nil {
 		return fmt.Errorf("sync the objects: %w", err)
 	}
 	b.Copied = time.Now().UTC().Truncate(time.Second)
@@ -217,20 +228,14 @@ func (d *Dir) list(b *Backup) error {
 	if err != nil {
 		return err
 	}
-	if err := vfs.WriteFile(d.fs, d.manifestName(b.ID), raw); err != nil {
+	if err = d.put(ctx, manifestName(b.ID), absent, raw); errors.Is(err, fs.ErrExist) {
+		return &BusyError{Dir: d.store.Location("")}
+	}
+	if err == nil {
+		err = d.store.Sync(ctx, []string{manifestName(b.ID)})
+	}
+	if err != nil {
 		return fmt.Errorf("list the backup: %w", err)
 	}
-	_ = d.fs.Remove(d.partialName(b.ID)) // one that stays names nothing that the backup does not
 	return nil
-}
-
-// clearTemp removes what interrupted copies have left. The caller has the lock.
-func (d *Dir) clearTemp() error {
-	names, err := d.fs.ReadDir(d.name(tempDir))
-	for _, name := range names {
-		if err := d.fs.Remove(d.name(tempDir, name)); err != nil {
-			return fmt.Errorf("remove what an interrupted copy has left: %w", err)
-		}
-	}
-	return err
 }

@@ -6,56 +6,31 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
+	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/time/rate"
-
-	"github.com/steledb/stele/internal/vfs"
 )
 
-// Dir is a directory of backups. It is safe for concurrent use, also by several processes.
+// Dir is a directory of backups, or a bucket of them. It is safe for concurrent use, also by several processes.
 type Dir struct {
-	fs    vfs.FS
-	path  string
-	key   *Key          // nil: not encrypted
-	limit *rate.Limiter // of bytes that are copied, verified or imported; nil: none
+	store       Store
+	key         *Key          // nil: not encrypted
+	limit       *rate.Limiter // of bytes that are copied, verified or imported; nil: none
+	recordBytes int64         // of objects that a copy stores between records of its progress
 }
 
 const (
 	objectsDir    = "objects"
 	backupsDir    = "backups"
-	tempDir       = "tmp"
-	lockFile      = "lock"
 	manifestExt   = ".json"
-	partialExt    = ".partial"
+	partialExt    = ".partial."
 	objectsPrefix = 2 // digits of a hash that name its directory
 )
 
-// Open opens a directory of backups, which must exist. key is that of its backups, nil if they are not encrypted.
-func Open(fsys vfs.FS, path string, key *Key) (*Dir, error) {
-	if _, err := fsys.ReadDir(path); err != nil {
-		return nil, fmt.Errorf("open the directory of backups: %w", err)
-	}
-	return &Dir{fs: fsys, path: path, key: key}, nil
-}
-
-// Create is Open for a directory that is created if only its parent exists. A longer path is not created: a file server that is not mounted
-// shall not become a directory of this host.
-func Create(fsys vfs.FS, path string, key *Key) (*Dir, error) {
-	if parent := filepath.Dir(filepath.Clean(path)); parent != path {
-		if _, err := fsys.ReadDir(parent); err != nil {
-			return nil, fmt.Errorf("create the directory of backups %s: %w", path, err)
-		}
-	}
-	d := &Dir{fs: fsys, path: path, key: key}
-	for _, name := range []string{objectsDir, backupsDir, tempDir} {
-		if err := fsys.MkdirAll(d.name(name)); err != nil {
-			return nil, fmt.Errorf("create the directory of backups: %w", err)
-		}
-	}
-	return d, errors.Join(fsys.SyncDir(filepath.Dir(filepath.Clean(path))), fsys.SyncDir(path))
-}
+// In returns the backups in a store. key is that of its backups, nil if they are not encrypted.
+func In(s Store, key *Key) *Dir { return &Dir{store: s, key: key, recordBytes: recordBytesMin} }
 
 // Limit bounds what later calls of Copy, Verify and Import read, in bytes a second; 0 means no bound. It must not be called during one.
 func (d *Dir) Limit(bytesPerSecond int64) {
@@ -76,42 +51,19 @@ func (d *Dir) pace(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-func (d *Dir) name(parts ...string) string {
-	return filepath.Join(append([]string{d.path}, parts...)...)
-}
+func manifestName(id string) string { return path.Join(backupsDir, id+manifestExt) }
+func objectName(sum string) string  { return path.Join(objectsDir, sum[:objectsPrefix], sum) }
 
-func (d *Dir) manifestName(id string) string { return d.name(backupsDir, id+manifestExt) }
-func (d *Dir) partialName(id string) string  { return d.name(backupsDir, id+partialExt) }
-func (d *Dir) objectName(sum string) string {
-	return d.name(objectsDir, sum[:objectsPrefix], sum)
-}
-
-// lock keeps other copies and deletions out of the directory. The error is a *BusyError, or the file system's.
-func (d *Dir) lock() (io.Closer, error) {
-	l, ok := d.fs.(vfs.Locker)
-	if !ok {
-		return nil, errors.New("the file system has no locks")
-	}
-	c, err := l.Lock(d.name(lockFile))
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil, &BusyError{d.path}
-	}
-	return c, err
-}
-
-// ids returns the ids of the files in backups with that extension, in order.
-func (d *Dir) ids(ext string) ([]string, error) {
-	names, err := d.fs.ReadDir(d.name(backupsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var ids []string
-	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, ext); ok && validID(id) {
+// ids returns the ids of the backups that have objects whose names continue with ext, in order.
+func (d *Dir) ids(ctx context.Context, ext string) (ids []string, err error) {
+	err = d.store.List(ctx, backupsDir, func(name string, _ int64) error {
+		id, rest, ok := strings.Cut(path.Base(name), ext)
+		if ok && validID(id) && (ext != manifestExt || rest == "") && !slices.Contains(ids[max(0, len(ids)-1):], id) {
 			ids = append(ids, id)
 		}
-	}
-	return ids, nil
+		return nil
+	})
+	return ids, err
 }
 
 // Entry is a backup that is listed. If it cannot be read, Err is why.
@@ -121,15 +73,15 @@ type Entry struct {
 	Err    error
 }
 
-// List returns the backups of the directory in order of their ids, and thus of time.
-func (d *Dir) List() ([]Entry, error) {
-	ids, err := d.ids(manifestExt)
+// List returns the backups in order of their ids, and thus of time.
+func (d *Dir) List(ctx context.Context) ([]Entry, error) {
+	ids, err := d.ids(ctx, manifestExt)
 	if err != nil {
 		return nil, err
 	}
 	var all []Entry
 	for _, id := range ids {
-		b, err := d.Find(id)
+		b, err := d.Find(ctx, id)
 		if !errors.Is(err, ErrNoBackup) { // deleted meanwhile
 			all = append(all, Entry{id, b, err})
 		}
@@ -138,42 +90,48 @@ func (d *Dir) List() ([]Entry, error) {
 }
 
 // Unfinished returns the ids of the copies that were interrupted, or are at work.
-func (d *Dir) Unfinished() ([]string, error) { return d.ids(partialExt) }
+func (d *Dir) Unfinished(ctx context.Context) ([]string, error) { return d.ids(ctx, partialExt) }
 
-// Find returns a backup. Errors: ErrNoBackup, *CorruptError, *FormatError, *KeyError, the file system's.
-func (d *Dir) Find(id string) (*Backup, error) {
+// Find returns a backup. Errors: ErrNoBackup, *CorruptError, *FormatError, *KeyError, the store's.
+func (d *Dir) Find(ctx context.Context, id string) (*Backup, error) {
 	if !validID(id) {
-		return nil, fmt.Errorf("backup %.80q in %s: %w", id, d.path, ErrNoBackup)
+		return nil, d.noBackup(id)
 	}
-	name := d.manifestName(id)
-	raw, err := d.readFile(name)
+	raw, err := d.readObject(ctx, manifestName(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("backup %s in %s: %w", id, d.path, ErrNoBackup)
+		return nil, d.noBackup(id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return decode(raw, id, name, d.key)
+	return decode(raw, id, d.store.Location(manifestName(id)), d.key)
 }
 
-// readFile reads ID.json or ID.partial.
-func (d *Dir) readFile(name string) ([]byte, error) {
-	f, err := d.fs.OpenRead(name)
+func (d *Dir) noBackup(id string) error {
+	return fmt.Errorf("backup %.80q in %s: %w", id, d.store.Location(""), ErrNoBackup)
+}
+
+// readObject reads ID.json or ID.partial.N.
+func (d *Dir) readObject(ctx context.Context, name string) ([]byte, error) {
+	r, size, err := d.store.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
+	defer r.Close()
 	if size > manifestBytesMax {
-		return nil, &CorruptError{name, fmt.Sprintf("it has %d bytes, at most %d", size, int64(manifestBytesMax))}
+		return nil, &CorruptError{d.store.Location(name), fmt.Sprintf("it has %d bytes, at most %d", size, int64(manifestBytesMax))}
 	}
 	p := make([]byte, size)
-	n, err := f.ReadAt(p, 0)
-	if n == len(p) {
-		err = nil
+	if _, err := io.ReadFull(r, p); err != nil {
+		return nil, fmt.Errorf("read %s: %w", d.store.Location(name), err)
 	}
-	return p, err
+	return p, nil
+}
+
+// put stores an object with that name.
+func (d *Dir) put(ctx context.Context, name string, absent bool, raw []byte) error {
+	return d.store.Create(ctx, int64(len(raw)), absent, func(w io.Writer) (string, error) {
+		_, err := w.Write(raw)
+		return name, err
+	})
 }

@@ -1,4 +1,5 @@
-// Package backupdir keeps backups outside the cluster, in a directory: of another disk, or of a file server. The paper has no backups.
+// Package backupdir keeps backups outside the cluster, in a directory, of another disk or of a file server, or in a bucket (package s3store). Both have the same
+// objects, and are a Store. The paper has no backups.
 //
 // A directory holds any number of backups, also of several clusters. Each is a list of files, as the RPC backup_files returns them: the
 // manifest, then SSTables. Contents are objects, named by their hash, so that backups share equal files. A file of the cluster never
@@ -6,11 +7,11 @@
 //
 // # Format
 //
-//	lock               locked while a copy or a deletion is at work
-//	objects/ab/SHA256  the content of a file; ab are the first two digits of the hash
-//	backups/ID.json    a backup; it is written last
-//	backups/ID.partial the files that an unfinished copy has stored
-//	tmp/               objects that are being written
+//	lock                 locked while a copy or a deletion is at work; in a bucket lock/N
+//	objects/ab/SHA256    the content of a file; ab are the first two digits of the hash
+//	backups/ID.json      a backup; it is written last
+//	backups/ID.partial.N the files that an unfinished copy has stored
+//	tmp/                 objects that are being written
 //
 // ID.json is
 //
@@ -21,7 +22,7 @@
 // lower case; times have the form of RFC 3339. Readers skip fields that they do not know. A change that they must not skip gets another
 // format number, which they reject.
 //
-// Each line of ID.partial is a file, as in ID.json, a space and the CRC-32C of what precedes, in 8 digits. Lines that are damaged count for
+// Each line of ID.partial.N is a file, as in ID.json, a space and the CRC-32C of what precedes, in 8 digits. Lines that are damaged count for
 // nothing. TestGolden has an example of both files.
 //
 // # Encryption
@@ -40,7 +41,7 @@
 // chunk, 8 bytes big-endian, and 1 for the last chunk, else 0. So no nonce is used twice with a key, and chunks cannot be exchanged or cut off.
 //
 // In ID.json, "key" is the id of the key, in 16 digits, and "sealed", in base64, replaces "backup", whose bytes are encrypted as an object. A
-// line of ID.partial has the field "key", too. Sizes of files, their ids in the cluster, and the times of ids are not hidden.
+// line of ID.partial.N has the field "key", too. Sizes of files, their ids in the cluster, and the times of ids are not hidden.
 //
 // Why not the age format: with one secret key the standard library suffices, and names that depend on a key are needed in any case.
 // TestGoldenSeal has an example.
@@ -48,7 +49,8 @@
 // # Invariants
 //
 //	BD1. A backup that is listed is whole: its objects were durable before ID.json was written.
-//	BD2. An interrupted copy lists nothing, and what it has stored is not copied again.
+//	BD2. An interrupted copy lists nothing, and what it has stored is not copied again, but for what it has stored since its last record if it was
+//	    killed.
 //	BD3. Delete removes no object that a listed backup, or an unfinished copy of another one, needs. If it cannot read what they need, it
 //	    deletes nothing.
 //	BD4. Bytes that are read from the directory are used only if they have the hash that the backup names. Damage is a CorruptError that

@@ -8,6 +8,9 @@ import (
 // ErrNoBackup means that a directory has no backup with that id.
 var ErrNoBackup = errors.New("no such backup")
 
+// ErrNoDirectory means that a directory has never been one of backups. It may be the mount point of a file server that is not mounted.
+var ErrNoDirectory = errors.New("not a directory of backups")
+
 // BusyError means that another copy or deletion is at work in the directory.
 type BusyError struct{ Dir string }
 

@@ -41,7 +41,7 @@ const (
 	format = 1
 	// filesMax is the most files of a backup: import_backup accepts no more.
 	filesMax = 1 << 20
-	// manifestBytesMax bounds ID.json and ID.partial, in bytes. A file has about 170.
+	// manifestBytesMax bounds ID.json and ID.partial.N, in bytes. A file has about 170.
 	manifestBytesMax = 512 << 20
 	idBytesMax       = 64
 

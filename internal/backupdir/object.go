@@ -8,50 +8,28 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"math/rand/v2"
-	"strconv"
 	"sync"
-
-	"github.com/steledb/stele/internal/vfs"
 )
 
 // pieceBytes is the size of reads and writes of objects, in bytes: that of a read from the cluster.
 const pieceBytes = 1 << 20
 
-// has reports whether an object is stored, by its size.
-func (d *Dir) has(sum string, size int64) bool {
-	n, _, err := d.fs.Stat(d.objectName(sum))
-	return err == nil && n == d.key.storedBytes(size)
+// putObject stores what next returns, piece by piece, until it has size bytes. It returns the hash. The object is durable after a Sync.
+func (d *Dir) putObject(ctx context.Context, size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
+	err = d.store.Create(ctx, d.key.storedBytes(size), false, func(w io.Writer) (string, error) {
+		if sum, err = d.fill(w, size, next); err != nil {
+			return "", err
+		}
+		return objectName(sum), nil
+	})
+	return sum, err
 }
 
-// putObject stores what next returns, piece by piece, until it has size bytes. It returns the hash. The object is durable after a SyncDir
-// of its directory.
-func (d *Dir) putObject(size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
-	temp := d.name(tempDir, strconv.FormatUint(rand.Uint64(), 36))
-	f, err := d.fs.Create(temp)
-	if err != nil {
-		return "", fmt.Errorf("create an object: %w", err)
-	}
-	sum, err = d.fill(f, size, next)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = d.giveName(temp, sum)
-	}
-	if err != nil {
-		_ = d.fs.Remove(temp) // the first error is returned
-		return "", err
-	}
-	return sum, nil
-}
-
-// fill writes a file and syncs it.
-func (d *Dir) fill(f vfs.File, size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
-	file := io.NewOffsetWriter(f, 0)
-	out, end := io.Writer(file), func() error { return nil }
+// fill writes an object.
+func (d *Dir) fill(w io.Writer, size int64, next func(p []byte, off int64) (int, error)) (sum string, err error) {
+	out, end := w, func() error { return nil }
 	if d.key != nil {
-		s, err := d.key.newSealer(file)
+		s, err := d.key.newSealer(w)
 		if err != nil {
 			return "", err
 		}
@@ -75,21 +53,7 @@ func (d *Dir) fill(f vfs.File, size int64, next func(p []byte, off int64) (int, 
 	if err := end(); err != nil {
 		return "", fmt.Errorf("write an object: %w", err)
 	}
-	if err := f.Sync(); err != nil {
-		return "", fmt.Errorf("sync an object: %w", err)
-	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// giveName gives an object its name. One that has it already is replaced: it may be damaged.
-func (d *Dir) giveName(temp, sum string) error {
-	if err := d.fs.MkdirAll(d.name(objectsDir, sum[:objectsPrefix])); err != nil {
-		return fmt.Errorf("create the directory of an object: %w", err)
-	}
-	if err := d.fs.Rename(temp, d.objectName(sum)); err != nil {
-		return fmt.Errorf("rename an object: %w", err)
-	}
-	return nil
 }
 
 // objectReader reads an object. Instead of io.EOF it returns a *CorruptError if the object has another hash or size (BD4).
@@ -98,7 +62,7 @@ type objectReader struct {
 	mu   sync.Mutex
 	ctx  context.Context
 	d    *Dir
-	f    vfs.File
+	f    io.Closer
 	from io.Reader // of the content
 	name string
 	off  int64
@@ -110,15 +74,15 @@ type objectReader struct {
 
 // openObject opens an object. A missing one is a *CorruptError.
 func (d *Dir) openObject(ctx context.Context, x *File, read func(n int64)) (*objectReader, error) {
-	name := d.objectName(x.SHA256)
-	f, err := d.fs.OpenRead(name)
+	name := d.store.Location(objectName(x.SHA256))
+	f, size, err := d.store.Open(ctx, objectName(x.SHA256))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &CorruptError{name, "it is missing"}
 	}
 	if err != nil {
 		return nil, err
 	}
-	from, err := d.content(f, name, x)
+	from, err := d.content(f, size, name, x)
 	if err != nil {
 		_ = f.Close() // read only
 		return nil, err
@@ -126,16 +90,11 @@ func (d *Dir) openObject(ctx context.Context, x *File, read func(n int64)) (*obj
 	return &objectReader{ctx: ctx, d: d, f: f, from: from, name: name, size: x.Bytes, sum: x.SHA256, h: d.key.hash(), read: read}, nil
 }
 
-// content returns a reader of the content of an object.
-func (d *Dir) content(f vfs.File, name string, x *File) (io.Reader, error) {
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
+// content returns a reader of the content of an object, which has size bytes.
+func (d *Dir) content(raw io.Reader, size int64, name string, x *File) (io.Reader, error) {
 	if want := d.key.storedBytes(x.Bytes); size != want {
 		return nil, &CorruptError{name, fmt.Sprintf("it has %d bytes, want %d", size, want)}
 	}
-	raw := io.NewSectionReader(f, 0, size)
 	if d.key == nil {
 		return raw, nil
 	}

@@ -1,56 +1,71 @@
 package backupdir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
+	"path"
 )
 
 // Freed is what a deletion has freed.
 type Freed struct{ Objects, Bytes int64 }
 
 // Delete deletes a backup or an unfinished copy, and the objects that no other one needs (BD3). A later deletion frees what an interrupted
-// one has left. Errors: ErrNoBackup, *BusyError, *CorruptError and *FormatError of other backups, the file system's.
-func (d *Dir) Delete(id string) (Freed, error) {
+// one has left. Errors: ErrNoBackup, *BusyError, *CorruptError and *FormatError of other backups, the store's.
+func (d *Dir) Delete(ctx context.Context, id string) (Freed, error) {
 	if !validID(id) {
-		return Freed{}, fmt.Errorf("backup %.80q in %s: %w", id, d.path, ErrNoBackup)
+		return Freed{}, d.noBackup(id)
 	}
-	unlock, err := d.lock()
+	ctx, unlock, err := d.store.Lock(ctx)
 	if err != nil {
 		return Freed{}, err
 	}
-	defer unlock.Close()
-	needed, err := d.needed(id)
+	defer unlock()
+	needed, err := d.needed(ctx, id)
 	if err != nil {
 		return Freed{}, fmt.Errorf("nothing is deleted: what other backups need is not known: %w", err)
 	}
-	found := false
-	for _, name := range []string{d.manifestName(id), d.partialName(id)} {
-		err := d.fs.Remove(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return Freed{}, err
-		}
-		found = found || err == nil
-	}
-	if !found {
-		return Freed{}, fmt.Errorf("backup %s in %s: %w", id, d.path, ErrNoBackup)
-	}
-	if err := d.fs.SyncDir(d.name(backupsDir)); err != nil {
+	found, err := d.unlist(ctx, id)
+	if err != nil {
 		return Freed{}, err
 	}
-	return d.sweep(needed)
+	if !found {
+		return Freed{}, d.noBackup(id)
+	}
+	return d.sweep(ctx, needed)
+}
+
+// unlist removes the objects that name a backup. found is false if there are none.
+func (d *Dir) unlist(ctx context.Context, id string) (found bool, err error) {
+	err = d.store.List(ctx, backupsDir, func(name string, _ int64) error {
+		found = found || name == manifestName(id)
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	if found {
+		if err := d.store.Remove(ctx, manifestName(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	records, err := d.removeRecords(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	return found || records > 0, d.store.Sync(ctx, []string{manifestName(id)})
 }
 
 // needed returns the hashes of the objects that backups and unfinished copies other than id need.
-func (d *Dir) needed(id string) (map[string]bool, error) {
+func (d *Dir) needed(ctx context.Context, id string) (map[string]bool, error) {
 	needed := map[string]bool{}
 	add := func(files []File) {
 		for i := range files {
 			needed[files[i].SHA256] = true
 		}
 	}
-	all, err := d.List()
+	all, err := d.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +78,7 @@ func (d *Dir) needed(id string) (map[string]bool, error) {
 			add(e.Backup.Files)
 		}
 	}
-	unfinished, err := d.Unfinished()
+	unfinished, err := d.Unfinished(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +86,7 @@ func (d *Dir) needed(id string) (map[string]bool, error) {
 		if other == id {
 			continue
 		}
-		files, err := d.readPartial(other)
+		files, err := d.readPartial(ctx, other)
 		if err != nil {
 			return nil, err
 		}
@@ -81,39 +96,31 @@ func (d *Dir) needed(id string) (map[string]bool, error) {
 }
 
 // sweep removes the objects that are not needed, and temporary files. The names are durable: those of the backups that needed them are gone.
-func (d *Dir) sweep(needed map[string]bool) (freed Freed, err error) {
-	dirs, err := d.fs.ReadDir(d.name(objectsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (d *Dir) sweep(ctx context.Context, needed map[string]bool) (freed Freed, err error) {
+	sizes := map[string]int64{}
+	if err := d.objects(ctx, func(sum string, size int64) {
+		if !needed[sum] {
+			sizes[sum] = size
+		}
+	}); err != nil {
 		return freed, err
 	}
-	for _, dir := range dirs {
-		sums, err := d.fs.ReadDir(d.name(objectsDir, dir))
-		if err != nil || !isHex(dir, objectsPrefix) {
-			continue // not of this format
+	for sum, size := range sizes {
+		if err := d.store.Remove(ctx, objectName(sum)); err != nil {
+			return freed, err
 		}
-		for _, sum := range sums {
-			if needed[sum] || !isHex(sum, sha256Digits) {
-				continue
-			}
-			name := d.name(objectsDir, dir, sum)
-			size, _, _ := d.fs.Stat(name) // for the report
-			if err := d.fs.Remove(name); err != nil {
-				return freed, err
-			}
-			freed.Objects++
-			freed.Bytes += size
-		}
+		freed.Objects++
+		freed.Bytes += size
 	}
-	return freed, errors.Join(d.clearTemp(), d.clearManifests())
+	return freed, d.store.Clean(ctx)
 }
 
-// clearManifests removes temporary files of backups that were being listed when the process died.
-func (d *Dir) clearManifests() error {
-	names, err := d.fs.ReadDir(d.name(backupsDir))
-	for _, name := range names {
-		if strings.HasPrefix(name, ".") {
-			err = errors.Join(err, d.fs.Remove(d.name(backupsDir, name)))
+// objects calls each for the hashes and stored sizes of all objects. Others are not of this format.
+func (d *Dir) objects(ctx context.Context, each func(sum string, size int64)) error {
+	return d.store.List(ctx, objectsDir, func(name string, size int64) error {
+		if sum := path.Base(name); isHex(sum, sha256Digits) && name == objectName(sum) {
+			each(sum, size)
 		}
-	}
-	return err
+		return nil
+	})
 }

@@ -101,13 +101,13 @@ func TestKeys(t *testing.T) {
 	for _, wrong := range []*Key{nil, other} {
 		e.key = wrong
 		var bad *KeyError
-		if list, err := e.dir().List(); err != nil || len(list) != 1 || !errors.As(list[0].Err, &bad) || bad.Want != right.ID() || bad.Got != wrong.ID() {
+		if list, err := e.dir().List(t.Context()); err != nil || len(list) != 1 || !errors.As(list[0].Err, &bad) || bad.Want != right.ID() || bad.Got != wrong.ID() {
 			t.Errorf("listed: %+v, %v", list, err)
 		}
 		if err := e.copy(e.c.add("b3", "manifest 3")); !errors.As(err, &bad) {
 			t.Errorf("a copy by another key: %v", err)
 		}
-		if _, err := e.dir().Delete("b2"); !errors.As(err, &bad) || e.objects() != objects {
+		if _, err := e.dir().Delete(t.Context(), "b2"); !errors.As(err, &bad) || e.objects() != objects {
 			t.Errorf("a deletion by another key: %v", err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func (d *Dir) Verify(ctx context.Context, ids []string, p *Progress, bad func(id string, err *CorruptError)) error {
 	var all []*Backup
 	for _, id := range ids {
-		b, err := d.Find(id)
+		b, err := d.Find(ctx, id)
 		var corrupt *CorruptError
 		if errors.As(err, &corrupt) {
 			bad(id, corrupt)

@@ -64,7 +64,8 @@ var parts = map[string]map[string][]string{
 		"tombstone":       {},
 		"storage":         {"commitlog", "sstable"},
 		"logbody":         {"ikey"},
-		"changes":         {"ikey", "logbody", "sstable"},
+		"changes":         {"ikey", "logbody", "sstable", "tombstone"},
+		"replay":          {"changes", "ikey", "logbody", "memtable", "sstable", "storage"},
 		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
 	},
 }
@@ -75,6 +76,7 @@ var only = []struct{ path, part, why string }{
 	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node interprets"},
 	{"github.com/spf13/cobra", "cmd", "only commands know flags"},
 	{"google.golang.org/grpc", "gateway", "the other packages speak the cluster's own protocol"},
+	{"github.com/minio/minio-go/v7", "internal", "backups know objects by their names (internal/s3store)"},
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
@@ -176,6 +178,7 @@ var services = map[string][]string{
 	"auditlog":     {"authz", "method", "reply"},
 	"otlp":         {},
 	"slowlog":      {"authz", "method", "reply"},
+	"recentlog":    {"authz", "method", "reply"},
 	"activity":     {"authz", "method", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},
 	"tabletadmin":  {"authz", "command", "members", "metarows", "method", "namespace", "peers", "reply"},

@@ -21,7 +21,7 @@ const clusterTimeout = 5 * time.Second
 // Cluster is the state of the cluster as one node sees it.
 type Cluster struct {
 	Nodes []Node `json:"nodes"`
-	// The numbers of tablets in METADATA, including its own. Nil if METADATA cannot be read.
+	// The numbers of tablets in METADATA, including its own. Nil if METADATA cannot be read, or not as a whole.
 	Tablets    *int64   `json:"tablets"`
 	Unassigned *int64   `json:"unassigned"`
 	Recovering *int64   `json:"recovering"` // tablets that wait for commit logs of dead servers
@@ -31,7 +31,12 @@ type Cluster struct {
 	Unserved        *int64                  `json:"unserved"`
 	UnservedTablets []client.UnservedTablet `json:"-"`
 	Under           *int64                  `json:"under_replicated"`
-	Unknown         []string                `json:"unknown"` // missing information, each with the cause
+	// LogUnder is the number of sealed extents of commit logs with too few replicas. They get no new ones: tablets write their data to
+	// other files, and then they are removed.
+	LogUnder *int64   `json:"log_under_replicated"`
+	Unknown  []string `json:"unknown"` // missing information, each with the cause
+	// Hidden is what the user has no right to see. It is not counted as a problem.
+	Hidden []string `json:"hidden"`
 	// Unreachable lists the nodes that membership lists as alive and that did not answer.
 	Unreachable []UnreachableNode `json:"unreachable"`
 	UsedUp      []ExhaustedQuota  `json:"used_up_quotas"`
@@ -78,10 +83,16 @@ type Node struct {
 	Leader    bool    `json:"leader"`
 	Master    bool    `json:"master"`
 	Draining  bool    `json:"draining"`
-	Load      float64 `json:"load"`
-	Tablets   *int64  `json:"tablets"`
-	Bytes     *int64  `json:"bytes"` // of replicas that it holds
-	Under     *int64  `json:"under_replicated"`
+	// Silence is why a node that is dead or unknown does not answer requests. Empty: it was not asked, or it answers.
+	Silence string `json:"silence,omitempty"`
+	// Answers means that a node that membership lists as dead answers requests.
+	Answers bool   `json:"answers,omitempty"`
+	Tablets *int64 `json:"tablets"`
+	Bytes   *int64 `json:"bytes"` // of replicas that it holds
+	Under   *int64 `json:"under_replicated"`
+	// LogP99US is the 99th percentile of the times in which the node's log replicas made appends durable, in µs: the median of what the
+	// commit logs of the nodes saw in the last quarter of a minute. Nil if there was no append.
+	LogP99US *int64 `json:"log_p99_us"`
 }
 
 // Of returns the state of the cluster. What cannot be read within clusterTimeout is nil, and
@@ -89,7 +100,7 @@ type Node struct {
 func Of(ctx context.Context, c *client.Client) *Cluster {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}}
+	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Hidden: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}}
 	x.add(ask(ctx, c, x))
 	return x
 }
@@ -101,6 +112,7 @@ type answers struct {
 	unserved *client.UnservedTablets
 	quotas   []client.Quota
 	held     map[string]int64 // tablets by node
+	probed   map[string]error // answers of nodes that are dead, by id
 
 	nodesErr, storeErr, unservedErr, quotasErr, tabletsErr error
 }
@@ -112,6 +124,7 @@ func ask(ctx context.Context, c *client.Client, x *Cluster) *answers {
 	requests.Go(func() {
 		if a.nodes, a.nodesErr = c.Nodes().List(ctx); a.nodesErr == nil {
 			MarkLeader(ctx, c, a.nodes)
+			a.probed = probe(ctx, c, a.nodes)
 		}
 	})
 	requests.Go(func() { a.store, a.storeErr = c.BlockStore().Status(ctx) })
@@ -124,6 +137,7 @@ func ask(ctx context.Context, c *client.Client, x *Cluster) *answers {
 
 func (x *Cluster) add(a *answers) {
 	x.unknown("list of nodes", a.nodesErr)
+	x.hide(a)
 	x.unknown("placement of tablets: METADATA does not answer", a.tabletsErr)
 	x.unknown("unserved tablets", a.unservedErr)
 	x.unknown("state of the block store", a.storeErr)
@@ -131,24 +145,44 @@ func (x *Cluster) add(a *answers) {
 		x.unknown("exhausted quotas", a.quotasErr)
 	}
 	x.addQuotas(a.quotas)
-	if a.unservedErr == nil {
+	if a.unserved != nil {
 		x.addUnserved(a.unserved)
 	}
-	for i := range a.nodes {
-		n := &a.nodes[i]
-		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
-		if a.tabletsErr == nil {
-			count := a.held[n.ID]
-			j.Tablets = &count
-		}
-		x.Nodes = append(x.Nodes, j)
-	}
+	x.addNodes(a)
 	if a.nodesErr == nil {
 		x.Space = spaceOf(a.nodes)
 	}
 	if a.storeErr == nil {
 		x.addStore(a.store)
 	}
+}
+
+// addNodes adds the nodes of membership.
+func (x *Cluster) addNodes(a *answers) {
+	for i := range a.nodes {
+		n := &a.nodes[i]
+		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining}
+		if a.tabletsErr == nil && a.held != nil {
+			count := a.held[n.ID]
+			j.Tablets = &count
+		}
+		if err, probed := a.probed[n.ID]; probed {
+			j.Answers, j.Silence = err == nil, cause(err)
+		}
+		x.Nodes = append(x.Nodes, j)
+	}
+}
+
+// hide removes the figures that a user without the right to read the cluster gets only for the tables that they may read. METADATA
+// passes no other rows to such a user, and the master rejects the question for unserved tablets.
+func (x *Cluster) hide(a *answers) {
+	if !errors.Is(a.unservedErr, client.ErrPermission) {
+		return
+	}
+	x.Tablets, x.Unassigned, x.Recovering, x.Recoveries = nil, nil, nil, []string{}
+	a.unservedErr, a.tabletsErr = nil, nil
+	a.unserved, a.held = nil, nil
+	x.Hidden = append(x.Hidden, "the numbers of tables and tablets, and tablets that are not served: these need the right read on the cluster")
 }
 
 func (x *Cluster) unknown(what string, err error) {
@@ -198,7 +232,7 @@ func (x *Cluster) addRecoveries(servers []string) {
 
 // addStore adds the nodes' reports on their parts of the block store.
 func (x *Cluster) addStore(s *client.StoreStatus) {
-	under := int64(0)
+	under, logs := int64(0), int64(0)
 	var counting []string
 	for i := range s.Nodes {
 		p := &s.Nodes[i]
@@ -213,6 +247,7 @@ func (x *Cluster) addStore(s *client.StoreStatus) {
 		if at >= 0 {
 			x.Nodes[at].Bytes = &p.Bytes
 		}
+		logs += p.LogUnder
 		if !p.Known {
 			counting = append(counting, p.Name)
 			continue
@@ -222,6 +257,8 @@ func (x *Cluster) addStore(s *client.StoreStatus) {
 			x.Nodes[at].Under = &p.Under
 		}
 	}
+	x.LogUnder = &logs
+	x.addLogTimes(s)
 	if len(counting) > 0 {
 		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+StillCounting)
 		return

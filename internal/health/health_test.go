@@ -97,7 +97,12 @@ func TestUsedUpQuotas(t *testing.T) {
 	if got := strings.Join(x.Problems(), "\n"); got != "the quota of table web is exhausted: 21 KiB of 20 KiB; only deletions are accepted" {
 		t.Errorf("%q", got)
 	}
-	if state, _ := State(&client.Status{Ready: true, Nodes: 1, NodesAlive: 1}, x); state != Healthy {
+	ready := &client.Status{Ready: true, Nodes: 1, NodesAlive: 1}
+	if state, text := State(ready, x); state != Degraded || !strings.HasSuffix(text, "; 1 table quota of bytes exhausted") {
+		t.Errorf("all writes of a table are rejected, and the cluster is %s%s", state, text)
+	}
+	x.UsedUp[0].Of = api.QuotaOfUser
+	if state, _ := State(ready, x); state != Healthy {
 		t.Errorf("a user's quota makes the cluster %s", state)
 	}
 }

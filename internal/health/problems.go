@@ -20,11 +20,7 @@ func (x *Cluster) Problems() (all []string) {
 	if x.Unassigned != nil && *x.Unassigned > x.NotServed() {
 		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", text.Count(*x.Unassigned), text.Plural(*x.Tablets, "tablet")))
 	}
-	for i := range x.Nodes {
-		if n := &x.Nodes[i]; n.State != api.NodeAlive && n.Tablets != nil && *n.Tablets > 0 {
-			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master reassigns them when the node's lease has expired", text.Plural(*n.Tablets, "tablet"), n.Name, n.State))
-		}
-	}
+	all = append(all, x.downLines()...)
 	if x.Recovering != nil && *x.Recovering > 0 {
 		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", text.Plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
 	}
@@ -32,6 +28,7 @@ func (x *Cluster) Problems() (all []string) {
 		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v, and takes some seconds to detect a failure",
 			n.Name, time.Duration(n.AliveForS*float64(time.Second)).Round(time.Second)))
 	}
+	all = append(all, x.slowLogs()...)
 	for _, q := range x.UsedUp {
 		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, text.Size(q.Used), text.Size(q.Limit)))
 	}
@@ -40,6 +37,19 @@ func (x *Cluster) Problems() (all []string) {
 	}
 	for _, u := range x.Unknown {
 		all = append(all, "unknown: "+u)
+	}
+	return all
+}
+
+// downLines returns lines for the nodes that are down, and for the tablets that are on them.
+func (x *Cluster) downLines() (all []string) {
+	for i := range x.Nodes {
+		if p := x.Nodes[i].Problem(); p != "" {
+			all = append(all, p)
+		}
+		if n := &x.Nodes[i]; n.State != api.NodeAlive && n.Tablets != nil && *n.Tablets > 0 {
+			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master reassigns them when the node's lease has expired", text.Plural(*n.Tablets, "tablet"), n.Name, n.State))
+		}
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/text"
 )
 
@@ -49,6 +50,10 @@ func faultsOf(s *client.Status, whole *Cluster) (faults []string) {
 		}
 	}
 	add(whole.NotServed() > 0, "%s of the cluster not served", text.Plural(whole.NotServed(), "tablet"))
+	slow := int64(len(whole.slowLogs()))
+	add(slow > 0, "log replicas of %s slow", text.Plural(slow, "node"))
+	full := whole.fullTables()
+	add(full > 0, "%s of bytes exhausted", text.Plural(full, "table quota"))
 	add(s.Counting, "under-replicated extents not counted yet")
 	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", text.Plural(s.UnderReplicated, "extent"))
 	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, text.Plural(s.Replicas, "node"))
@@ -60,4 +65,15 @@ func faultsOf(s *client.Status, whole *Cluster) (faults []string) {
 	}
 	add(retired > 0, "%d of %s failed", retired, text.Plural(int64(len(s.Disks)), "data folder"))
 	return faults
+}
+
+// fullTables returns the number of tables whose quota of bytes is exhausted: their writes are rejected. A user who has used up their quota is
+// no fault of the cluster.
+func (x *Cluster) fullTables() (n int64) {
+	for _, q := range x.UsedUp {
+		if q.Of == api.QuotaOfTable {
+			n++
+		}
+	}
+	return n
 }

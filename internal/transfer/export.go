@@ -216,6 +216,14 @@ func ExportFolder(ctx context.Context, cfg ExportConfig, dir string, m *Manifest
 	return group.Wait()
 }
 
+// Complete reports whether all parts of an export are in its directory.
+func Complete(dir string, m *Manifest) bool {
+	return !slices.ContainsFunc(m.Parts, func(p Part) bool {
+		_, err := os.Stat(filepath.Join(dir, p.File))
+		return err != nil
+	})
+}
+
 // writePart writes a part, unless it exists.
 func (cfg *ExportConfig) writePart(ctx context.Context, name string, p Part, done *Exported) error {
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {

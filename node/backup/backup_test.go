@@ -29,6 +29,10 @@ func TestGoldenRecord(t *testing.T) {
 			"9b0103cd03e8cd07d000a0a26e6f91a1740000c0"},
 		{Record{State: Made, Created: time.UnixMilli(1000), Ended: time.UnixMilli(2000), Expires: time.UnixMilli(3000), Tables: []string{"t"}, Tablets: 4, Bytes: 5, Manifest: testHandle},
 			"9b0102cd03e8cd07d0cd0bb8a0a091a174040594" + "01c41001020000000000000000000000000003" + "0991940009" + "0791a26e31"},
+		{Record{State: Making, Created: time.UnixMilli(1000), Replay: &Replay{From: "id", Table: "t", To: 7}},
+			"9d0101cd03e80000a0a0900000c0" + "93a26964a17407" + "c2"},
+		{Record{State: Made, Created: time.UnixMilli(1000), Tables: []string{"t"}, Manifest: testHandle, Imported: true},
+			"9d0102cd03e80000a0a091a1740000" + "9401c41001020000000000000000000000000003" + "0991940009" + "0791a26e31" + "c0c3"},
 	} {
 		b := x.rec.Encode()
 		if got := hex.EncodeToString(b); got != x.hex {

@@ -212,7 +212,7 @@ func (m *Manifest) Tablets(index int, each func(i int64, m *tablet.Meta) error) 
 	r := bufio.NewReaderSize(io.NewSectionReader(m.r, t.offset, m.end-t.offset), readBytes)
 	var next []byte
 	for i := range t.Tablets {
-		x, err := readTablet(r)
+		x, _, err := readTablet(r)
 		if err != nil {
 			return fmt.Errorf("tablet %d of table %q in a backup: %w", i, t.Schema.Name, err)
 		}
@@ -228,21 +228,43 @@ func (m *Manifest) Tablets(index int, each func(i int64, m *tablet.Meta) error) 
 	return nil
 }
 
-func readTablet(r *bufio.Reader) (*tablet.Meta, error) {
+// TabletsFrom calls each for the tablets of all tables from offset on, which is 0 or one that an earlier call has passed to each, and stops at
+// its error. at is the offset of the tablet.
+func (m *Manifest) TabletsFrom(offset int64, each func(at int64, t *tablet.Meta) error) error {
+	if offset < 0 || offset > m.end {
+		return fmt.Errorf("%w: there is no tablet at %d", errBadManifest, offset)
+	}
+	r := bufio.NewReaderSize(io.NewSectionReader(m.r, offset, m.end-offset), readBytes)
+	for offset < m.end {
+		t, n, err := readTablet(r)
+		if err != nil {
+			return fmt.Errorf("tablet at %d of a backup: %w", offset, err)
+		}
+		if err := each(offset, t); err != nil {
+			return err
+		}
+		offset += n
+	}
+	return nil
+}
+
+// readTablet reads a frame, which has n bytes.
+func readTablet(r *bufio.Reader) (m *tablet.Meta, frame int64, err error) {
 	var length [lengthBytes]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadManifest, err)
+		return nil, 0, fmt.Errorf("%w: %w", errBadManifest, err)
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > frameMax {
-		return nil, fmt.Errorf("%w: a frame of %d bytes", errBadManifest, n)
+		return nil, 0, fmt.Errorf("%w: a frame of %d bytes", errBadManifest, n)
 	}
 	b, err := io.ReadAll(io.LimitReader(r, int64(n))) // it allocates what there is, not the length
 	if err == nil && len(b) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadManifest, err)
+		return nil, 0, fmt.Errorf("%w: %w", errBadManifest, err)
 	}
-	return tablet.DecodeMeta(b)
+	m, err = tablet.DecodeMeta(b)
+	return m, lengthBytes + int64(n), err
 }

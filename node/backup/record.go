@@ -44,26 +44,36 @@ type Record struct {
 	Tablets  int64
 	Bytes    int64         // of the tablets' files
 	Manifest blobfs.Handle // if it is made
+	// Replay is what the backup is made of, if it is not made of the present tables. Tables is empty until it is made, so that a version
+	// that does not know Replay puts nothing into the backup.
+	Replay *Replay
+	// Imported means that the backup comes from another cluster, or another time of this one.
+	Imported bool
+}
+
+// Replay describes a backup of one table of another backup, as it was at a later time.
+type Replay struct {
+	From  string // id of the other backup
+	Table string // its name there
+	To    int64  // in µs
 }
 
 const (
 	recordVersion = 1
 	recordValues  = 11
+	// Values that later versions of this one appended.
+	replayValues = 13
 )
 
 // Encode encodes the record.
 func (r *Record) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(recordValues)
+	e.Array(r.values())
 	e.Uint(recordVersion)
 	e.Uint(uint64(r.State))
 	for _, t := range []time.Time{r.Created, r.Ended, r.Expires} {
-		if t.IsZero() {
-			e.Int(0)
-		} else {
-			e.Int(t.UnixMilli())
-		}
+		e.Int(millis(t))
 	}
 	e.Str(r.By)
 	e.Str(r.Error)
@@ -78,7 +88,59 @@ func (r *Record) Encode() []byte {
 	} else {
 		e.Nil()
 	}
+	if r.values() > recordValues {
+		r.appendReplay(e)
+		e.Bool(r.Imported)
+	}
 	return append([]byte(nil), e.Bytes()...)
+}
+
+// millis returns a time in ms since 1970, 0 for the zero time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// values returns the number of values that Encode writes.
+func (r *Record) values() int {
+	if r.Replay != nil || r.Imported {
+		return replayValues
+	}
+	return recordValues
+}
+
+func (r *Record) appendReplay(e *wire.Encoder) {
+	if r.Replay == nil {
+		e.Nil()
+		return
+	}
+	e.Array(3)
+	e.Str(r.Replay.From)
+	e.Str(r.Replay.Table)
+	e.Int(r.Replay.To)
+}
+
+// decodeReplay decodes what follows the manifest in a record of n values.
+func (r *Record) decodeReplay(d *wire.Decoder, n int) {
+	if n < replayValues {
+		for range n - recordValues {
+			d.Skip()
+		}
+		return
+	}
+	if !d.IsNil() {
+		n := d.Array()
+		r.Replay = &Replay{From: d.Str(), Table: d.Str(), To: d.Int()}
+		for ; n > 3 && d.Err() == nil; n-- {
+			d.Skip()
+		}
+	}
+	r.Imported = d.Bool()
+	for range n - replayValues {
+		d.Skip()
+	}
 }
 
 // DecodeRecord decodes what Encode returned.
@@ -105,9 +167,7 @@ func DecodeRecord(b []byte) (*Record, error) {
 	if !d.IsNil() {
 		r.Manifest = blobfs.DecodeHandle(&d)
 	}
-	for range n - recordValues {
-		d.Skip()
-	}
+	r.decodeReplay(&d, n)
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("record of a backup: %w", err)
 	}

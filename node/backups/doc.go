@@ -9,6 +9,10 @@
 //	                 (tablet.Server.Snapshot); then the manifest is sealed, and the record becomes "made"
 //	restore_backup   creates the table with the manifest as the source of its tablets; the master creates their rows of METADATA
 //
+// A backup for a time is made of another backup and the changes of the table's stream since (replay.go): the files of the other backup, and SSTables of the
+// changes that package replay writes above them. The change files come from snapshots of the table's present tablets, also of a dropped table, and are marked as
+// shared, so that they stay while they are read. What is restored from it is an ordinary restore.
+//
 // The maker runs on the master's node. If the master dies, the next one begins again: a record is "making" until it is made, deleted, or
 // has failed for a reason that does not pass, such as full disks, or for ten minutes.
 //
@@ -18,6 +22,7 @@
 //
 //	goroutine   started by   ends with   does
 //	Run         the node     Ctx         makes backups, and deletes expired ones and staged blobs, while the node is the master
+//	RunReplays  the node     Ctx         makes backups for a time, while the node is the master
 //
 // # Invariants
 //
@@ -28,4 +33,6 @@
 //	BU3. A backup has all that was acknowledged before it was requested.
 //	BU4. A record is changed only under the mastership in which it was read.
 //	BU5. An imported backup names only blobs whose names existed when its record did: garbage collection reads names of blobs before backups.
+//	BU6. A backup for a time has all changes of each row since the other backup with commit times up to that time, and no later ones. If changes
+//	    are missing, it fails.
 package backups

@@ -33,23 +33,35 @@ const (
 )
 
 func (s *Service) nudge() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	for _, wake := range []chan struct{}{s.wake, s.replays} {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// Run makes backups and deletes expired ones while this node is the master, until it closes.
+// Run makes backups of present tables and deletes expired ones while this node is the master, until it closes.
 func (s *Service) Run() {
+	s.runAs(s.wake, func(ctx context.Context) (again bool, err error) {
+		again, err = s.work(ctx)
+		return again, errors.Join(err, s.expireStaged(ctx))
+	})
+}
+
+// RunReplays makes backups for a time while this node is the master, until it closes. They may take long, and others do not wait for them.
+func (s *Service) RunReplays() { s.runAs(s.replays, s.workReplays) }
+
+// runAs repeats work while this node is the master.
+func (s *Service) runAs(wake <-chan struct{}, work func(ctx context.Context) (again bool, err error)) {
 	var failed loglimit.OnChange
-	repeat(s.Ctx, s.wake, func() bool {
+	repeat(s.Ctx, wake, func() bool {
 		epoch := s.MasterEpoch()
 		if epoch == 0 {
 			return true
 		}
 		ctx, stop := timing.While(s.Ctx, mastershipPoll, func() bool { return s.MasterEpoch() == epoch })
-		again, err := s.work(ctx)
-		err = errors.Join(err, s.expireStaged(ctx))
+		again, err := work(ctx)
 		stop()
 		if s.Ctx.Err() == nil && s.MasterEpoch() == epoch {
 			failed.WarnError(s.Log, "make and delete backups; will try again", err)
@@ -78,10 +90,12 @@ func repeat(ctx context.Context, wake <-chan struct{}, work func() (ok bool)) {
 	}
 }
 
-// work makes all backups that are to be made, and deletes expired ones. again means that one was not made.
+// work makes all backups of present tables that are to be made, and deletes expired ones. again means that one was not made.
 func (s *Service) work(ctx context.Context) (again bool, err error) {
 	err = s.Roots.Backups(ctx, func(id string, rec *backup.Record) error {
 		switch {
+		case rec.State == backup.Making && rec.Replay != nil:
+			return nil // RunReplays makes it
 		case rec.State == backup.Making:
 			made, err := s.makeOne(ctx, id)
 			again = again || !made
@@ -120,7 +134,9 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 	}
 	moment.Pass("before a backup is made", "")
 	made := *rec
-	err = s.makeManifest(ctx, &made)
+	var files pins
+	defer s.release(&files)
+	err = s.makeManifest(ctx, &made, &files)
 	if ctx.Err() != nil {
 		return false, nil // the next master begins again
 	}
@@ -131,7 +147,7 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 	} else {
 		made = *rec
 		made.Error = fmt.Sprintf("%.*s", errorMax, err)
-		if passes := time.Since(rec.Created).Abs() < makingMax && !errors.Is(err, api.ErrNoTable) && !full(err); !passes {
+		if passes := time.Since(rec.Created).Abs() < makingMax && !lasts(err); !passes {
 			made.State, made.Ended = backup.Failed, time.Now()
 		} else if made.Error == rec.Error {
 			return false, nil
@@ -151,6 +167,12 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 	return made.State != backup.Making, err
 }
 
+// lasts reports whether an error does not pass.
+func lasts(err error) bool {
+	return errors.Is(err, api.ErrNoTable) || errors.Is(err, api.ErrNoBackup) || errors.Is(err, api.ErrBackupNotMade) ||
+		errors.Is(err, api.ErrRestoreTime) || errors.Is(err, api.ErrNoChangeStream) || full(err)
+}
+
 // full reports whether disks are full. A backup gives up then: garbage, which waits for it, is what frees space.
 func full(err error) bool {
 	return errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
@@ -159,8 +181,12 @@ func full(err error) bool {
 // manifestBuffer is the size of a write to the manifest's blob, in bytes.
 const manifestBuffer = 64 << 10
 
-// makeManifest takes snapshots of all tablets, and seals a manifest of them. The blob is in use on this node until it is released.
-func (s *Service) makeManifest(ctx context.Context, rec *backup.Record) error {
+// makeManifest takes snapshots of all tablets, or makes those of a time, and seals a manifest of them. The blob, and files that are written,
+// are in use on this node until they are released.
+func (s *Service) makeManifest(ctx context.Context, rec *backup.Record, files *pins) error {
+	if rec.Replay != nil {
+		return s.replay(ctx, rec, files)
+	}
 	return s.sealManifest(ctx, rec, func(w *bufio.Writer) ([]backup.Table, error) { return s.writeManifest(ctx, w, rec.Tables) })
 }
 

@@ -34,26 +34,58 @@ func (s *Service) files(c *rpc.Call) {
 	c.Reply(page.Append)
 }
 
+// filesOfTablet bounds the files of one tablet. A position in the files of a backup is the offset of a tablet in the manifest, times filesOfTablet, and the
+// number of a file of the tablet. So a page reads only its own part of the manifest.
+const filesOfTablet = 1 << 13
+
+// errPageFull ends the reading of a manifest.
+var errPageFull = errors.New("the page is full")
+
+// filesFrom returns the files from a position on. Tablets share files: a page has each once, and several pages may have it.
 func (s *Service) filesFrom(ctx context.Context, id string, from int64) (page api.BackupFiles, err error) {
 	rec, err := s.made(ctx, id)
 	if err != nil {
 		return page, err
 	}
-	seen := map[blobfs.ID]bool{} // tablets share files
-	err = s.Roots.ManifestFiles(ctx, rec.Manifest, func(h blobfs.Handle) {
-		if seen[h.ID] {
-			return
-		}
-		seen[h.ID] = true
-		switch at := int64(len(seen)) - 1; {
-		case at < from:
-		case len(page.Files) < api.BackupFilesPageMax:
-			page.Files = append(page.Files, fileOf(h))
-		case page.Next == 0:
-			page.Next = at
-		}
-	})
+	if from == 0 {
+		page.Files = append(page.Files, fileOf(rec.Manifest))
+	}
+	m, done, err := s.Roots.OpenManifest(ctx, rec.Manifest)
+	if err != nil {
+		return page, err
+	}
+	defer done()
+	err = addFiles(ctx, &page, m, from, api.BackupFilesPageMax)
 	return page, err
+}
+
+// addFiles adds the files of a manifest from a position on to a page, which has at most that many.
+func addFiles(ctx context.Context, page *api.BackupFiles, m *backup.Manifest, from int64, most int) error {
+	seen := map[blobfs.ID]bool{}
+	err := m.TabletsFrom(from/filesOfTablet, func(at int64, t *tablet.Meta) error {
+		n := int64(0)
+		for g := range t.Groups {
+			for k := range t.Groups[g].Files {
+				h, position := t.Groups[g].Files[k].Handle, at*filesOfTablet+n
+				switch n++; {
+				case n > filesOfTablet:
+					return fmt.Errorf("tablet %d has more than %d files", t.ID, filesOfTablet)
+				case position < from || seen[h.ID]:
+				case len(page.Files) >= most:
+					page.Next = position
+					return errPageFull
+				default:
+					seen[h.ID] = true
+					page.Files = append(page.Files, fileOf(h))
+				}
+			}
+		}
+		return ctx.Err()
+	})
+	if errors.Is(err, errPageFull) {
+		err = nil
+	}
+	return err
 }
 
 // made returns the record of a backup that is made.
@@ -163,7 +195,7 @@ func (s *Service) importNow(ctx context.Context, manifest, files, by string) (id
 	if err != nil {
 		return "", err
 	}
-	rec := &backup.Record{State: backup.Made, Created: time.Now(), By: by}
+	rec := &backup.Record{State: backup.Made, Created: time.Now(), By: by, Imported: true}
 	rec.Expires = rec.Created.Add(api.ImportedKeep)
 	if err := s.importManifest(ctx, manifest, staged, rec); err != nil {
 		return "", err

@@ -50,14 +50,16 @@ type Config struct {
 // Service makes and restores backups.
 type Service struct {
 	Config
-	// wake wakes the maker.
-	wake chan struct{}
+	// wake wakes the maker, and replays the one of backups for a time.
+	wake, replays chan struct{}
 	// stagedSeen is when staged blobs were looked at. Only Run uses it.
 	stagedSeen time.Time
 }
 
 // New creates a service.
-func New(cfg Config) *Service { return &Service{Config: cfg, wake: make(chan struct{}, 1)} }
+func New(cfg Config) *Service {
+	return &Service{Config: cfg, wake: make(chan struct{}, 1), replays: make(chan struct{}, 1)}
+}
 
 // Register registers the methods of the service.
 func (s *Service) Register(r method.Registrar) {
@@ -95,28 +97,16 @@ func (s *Service) create(c *rpc.Call) {
 
 // begin writes the record of a new backup, within a change.
 func (s *Service) begin(ctx context.Context, r *api.CreateBackupRequest, by string) (id string, err error) {
-	rec := &backup.Record{State: backup.Making, Created: time.Now(), By: by, Tables: r.Tables}
-	if len(r.Tables) == 0 {
-		if rec.Tables, err = s.Catalog.Names(ctx); err != nil {
+	rec := &backup.Record{State: backup.Making, Created: time.Now(), By: by}
+	if r.From != "" {
+		rec.Replay = &backup.Replay{From: r.From, Table: r.Tables[0], To: r.To}
+		p, err := s.planReplay(ctx, rec.Replay, rec.Created)
+		if err != nil {
 			return "", err
 		}
-	}
-	if n := int64(len(rec.Tables)); n > api.BackupTablesMax {
-		return "", &table.LimitError{What: "tables of a backup", Limit: api.BackupTablesMax, Got: n}
-	}
-	if len(rec.Tables) == 0 {
-		return "", fmt.Errorf("there is no table: %w", api.ErrNoTable)
-	}
-	for i, name := range rec.Tables {
-		if metadata.IsSystem(name) {
-			return "", fmt.Errorf("table %q: %w", name, api.ErrSystemTable)
-		}
-		if slices.Contains(rec.Tables[:i], name) {
-			return "", rpc.Errorf(rpc.CodeBadRequest, "table %.80q is given twice", name)
-		}
-		if _, _, err := s.Catalog.Schema(ctx, name); err != nil {
-			return "", err
-		}
+		p.close()
+	} else if rec.Tables, err = s.tablesOf(ctx, r.Tables); err != nil {
+		return "", err
 	}
 	ids, err := s.Catalog.List(ctx, backup.Dir)
 	if err != nil {
@@ -134,6 +124,34 @@ func (s *Service) begin(ctx context.Context, r *api.CreateBackupRequest, by stri
 	}
 	s.Log.Info("backup requested", "backup", id)
 	return id, nil
+}
+
+// tablesOf returns the tables of a new backup: those with the names, or all.
+func (s *Service) tablesOf(ctx context.Context, names []string) ([]string, error) {
+	if len(names) == 0 {
+		var err error
+		if names, err = s.Catalog.Names(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if n := int64(len(names)); n > api.BackupTablesMax {
+		return nil, &table.LimitError{What: "tables of a backup", Limit: api.BackupTablesMax, Got: n}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("there is no table: %w", api.ErrNoTable)
+	}
+	for i, name := range names {
+		if metadata.IsSystem(name) {
+			return nil, fmt.Errorf("table %q: %w", name, api.ErrSystemTable)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, rpc.Errorf(rpc.CodeBadRequest, "table %.80q is given twice", name)
+		}
+		if _, _, err := s.Catalog.Schema(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
 }
 
 // newID returns the id of a backup. Ids sort by time.

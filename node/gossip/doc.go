@@ -1,5 +1,5 @@
 // Package gossip maintains the cluster's membership: which nodes exist, their addresses, and their
-// zone, version, capacity and load. Its view is a hint. It notices quickly that a host is gone, but the
+// zone, version, and free disk space. Its view is a hint. It notices quickly that a host is gone, but the
 // authority on that is the lock on /servers/<node>.
 //
 // Bigtable (§4) learns of servers by their files in Chubby's servers directory alone. Here gossip comes
@@ -48,15 +48,15 @@
 // version:
 //
 //	[version 1, id, start, name, rpc, http, zone, program version,
-//	 capacity bytes, free bytes, load, voter, raft epoch, growth, growth over]
+//	 capacity bytes, free bytes, 0.0, voter, raft epoch, growth, growth over]
 //
-// The last two, by how many bytes a day the used space grows and over how many seconds that was observed, may be missing.
+// The 0.0 is in the place of a field that is no longer used. The last two, by how many bytes a day the used space grows and over how many seconds that was observed, may be missing.
 //
 // Example: node n1 at its start 5, named a, RPC h:1, HTTP h:3, zone z, version v1, 1 MiB of which 1000
-// bytes are free, load 0.5, voter, epoch 2, and 7 bytes a day less used, as the last hour shows:
+// bytes are free, voter, epoch 2, and 7 bytes a day less used, as the last hour shows:
 //
 //	9f 01 a2 6e 31 05 a1 61 a3 68 3a 31 a3 68 3a 33 a1 7a a2 76 31
-//	ce 00 10 00 00 cd 03 e8 cb 3f e0 00 00 00 00 00 00 c3 02 f9 cd 0e 10
+//	ce 00 10 00 00 cd 03 e8 cb 00 00 00 00 00 00 00 00 c3 02 f9 cd 0e 10
 //
 // A note is [version 1, kind, id, start]. Kind 1: that run has left. Kind 2: the node was removed, and its
 // runs up to start are not listed. Notes of removals are also exchanged with full state lists.

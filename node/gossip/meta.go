@@ -35,8 +35,6 @@ type Meta struct {
 
 	CapacityBytes int64 // of its disks, in total
 	FreeBytes     int64 // free for data, on its disks
-	// Load is the used part of the node's capacity for work: 0 is idle, 1 is all of it.
-	Load float64
 
 	Voter     bool   // a voter of the Raft group
 	RaftEpoch uint64 // of the Raft group that it knows
@@ -50,7 +48,9 @@ type Meta struct {
 // encode returns the meta as a MessagePack array:
 //
 //	[version, id, start, name, rpc, http, zone, program version,
-//	 capacity, free, load, voter, raft epoch, growth, growth over]
+//	 capacity, free, 0.0, voter, raft epoch, growth, growth over]
+//
+// The 0.0 is in the place of a field that is no longer used.
 func (m *Meta) encode() ([]byte, error) {
 	var e wire.Encoder
 	e.Array(metaFields)
@@ -62,7 +62,7 @@ func (m *Meta) encode() ([]byte, error) {
 	}
 	e.Int(m.CapacityBytes)
 	e.Int(m.FreeBytes)
-	e.Float(m.Load)
+	e.Float(0)
 	e.Bool(m.Voter)
 	e.Uint(m.RaftEpoch)
 	e.Int(m.GrowthBytes)
@@ -91,7 +91,7 @@ func decodeMeta(b []byte) (Meta, error) {
 	}
 	m.CapacityBytes = d.Int()
 	m.FreeBytes = d.Int()
-	m.Load = d.Float()
+	d.Float() // unused
 	m.Voter = d.Bool()
 	m.RaftEpoch = d.Uint()
 	if n >= metaFields { // older versions have no growth

@@ -143,13 +143,18 @@ func ReadTable(ctx context.Context, from files, name string) (*table.Schema, *Sp
 }
 
 // SaveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not
-// exist. The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
+// exist. The error is api.ErrTableExists, api.ErrConflict, an unknown outcome, or that of the lock service.
 func (c *Catalog) SaveTable(ctx context.Context, s *table.Schema, cut *SplitPoints, gen uint64) error {
 	_, err := c.Set(ctx, TablePath(s.Name), encodeTable(s, cut), gen)
-	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
-		if gen == 0 {
-			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
+	switch {
+	case errors.Is(err, metaapi.ErrOutcomeUnknown):
+		if now, _, readErr := c.Schema(ctx, s.Name); gen == 0 && readErr == nil && now.ID == s.ID {
+			return nil // it was created, and its file changed since
 		}
+		return err
+	case errors.Is(err, metaapi.ErrGeneration) && gen == 0:
+		return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
+	case errors.Is(err, metaapi.ErrGeneration):
 		return fmt.Errorf("schema of table %q: %w", s.Name, api.ErrConflict)
 	}
 	return err
@@ -167,18 +172,26 @@ func encodeTable(s *table.Schema, cut *SplitPoints) []byte {
 }
 
 // RenameTable gives the table that is named from, whose file is at generation gen, the name in s. It is one write: at each moment the table has exactly
-// one name (NS4). The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
+// one name (NS4). The error is api.ErrTableExists, api.ErrNoTable, api.ErrConflict, an unknown outcome, or that of the lock service.
 func (c *Catalog) RenameTable(ctx context.Context, from string, gen uint64, s *table.Schema, cut *SplitPoints) error {
+	return c.move(ctx, from, gen, s.Name, encodeTable(s, cut))
+}
+
+// move renames the file of a table, which is at generation gen, and writes it, in one step.
+func (c *Catalog) move(ctx context.Context, from string, gen uint64, to string, data []byte) error {
 	o := MastershipIn(ctx).options()
 	o.From, o.FromGeneration = TablePath(from), gen
-	_, err := c.SetWith(ctx, TablePath(s.Name), encodeTable(s, cut), 0, o)
-	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
-		if changed.Path == TablePath(s.Name) {
-			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
-		}
-		return fmt.Errorf("schema of table %q: %w", from, api.ErrConflict)
+	_, err := c.SetWith(ctx, TablePath(to), data, 0, o)
+	var changed *metaapi.GenerationError
+	switch {
+	case errors.Is(err, metaapi.ErrOutcomeUnknown) || !errors.As(err, &changed):
+		return err
+	case changed.Path == TablePath(to):
+		return fmt.Errorf("table %q: %w", to, api.ErrTableExists)
+	case changed.Got == 0:
+		return NoSuchTable(from)
 	}
-	return err
+	return fmt.Errorf("schema of table %q: %w", from, api.ErrConflict)
 }
 
 // Names lists the tables, without dropped ones.

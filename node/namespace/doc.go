@@ -12,5 +12,5 @@
 //	NS1. An id of a table or tablet is issued once, also after a recovery of the lock service (SkipIDs).
 //	NS2. A table exists if and only if its schema's file does.
 //	NS3. A write under a Mastership takes effect only while that mastership lasts (I9).
-//	NS4. A table that is not dropped has exactly one name at each moment, also while it is renamed.
+//	NS4. A table has exactly one file at each moment, also while it is renamed, dropped or restored.
 package namespace

@@ -34,9 +34,6 @@ type Schemas struct {
 	}
 }
 
-// knownTable is the id of a table, and the instance of the file that it was read from.
-type knownTable struct{ id, instance uint64 }
-
 // NewSchemas returns the schemas that a session reads.
 func NewSchemas(s *session.Session) *Schemas {
 	f := &Schemas{Session: s}
@@ -137,18 +134,10 @@ func (f *Schemas) learn(ctx context.Context) error {
 		name := path.Base(at.Path)
 		t, ok := old[name]
 		if !ok || t.instance != at.Instance {
-			file, err := f.Session.Get(ctx, at.Path)
-			if errors.Is(err, metaapi.ErrNotFound) {
-				return 0, NoSuchTable(name)
-			}
-			if err != nil {
+			var err error
+			if t, err = readKnown(ctx, f.Session, at); err != nil {
 				return 0, err
 			}
-			s, err := decodeSchema(name, file.Data)
-			if err != nil {
-				return 0, err
-			}
-			t = knownTable{s.ID, file.Instance}
 		}
 		known[name] = t
 		return t.id, nil

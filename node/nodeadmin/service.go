@@ -104,7 +104,7 @@ func nodeInfo(x *members.Node, leader, master string) api.NodeInfo {
 	i := api.NodeInfo{
 		ID: x.ID, Name: x.Record.Name, Zone: x.Record.Zone, RPC: x.Record.RPC, Gossip: x.Gossip, HTTP: x.HTTP, Version: x.Version,
 		State: stateText(x.State), Voter: x.Voter, Leader: x.ID == leader, Master: x.ID == master, Draining: x.Draining, Self: x.Self,
-		CapacityBytes: x.CapacityBytes, FreeBytes: x.FreeBytes, DiskGrowthBytes: x.GrowthBytes, DiskGrowthOverS: int64(x.GrowthOver), Load: x.Load,
+		CapacityBytes: x.CapacityBytes, FreeBytes: x.FreeBytes, DiskGrowthBytes: x.GrowthBytes, DiskGrowthOverS: int64(x.GrowthOver),
 	}
 	if x.State == gossip.Alive {
 		i.RPC = x.Member.RPC // may be newer

@@ -3,7 +3,10 @@
 package quorum
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/raftmeta"
@@ -32,46 +35,63 @@ func (q Config) Check() error {
 		return nil
 	}
 	group, members := q.Group(), q.Members()
-	alive := map[string]bool{q.ID(): true}
-	for _, m := range members {
-		alive[m.ID] = alive[m.ID] || m.State == gossip.Alive
-	}
-	voters, there := 0, 0
-	count := func(id string) {
-		voters++
-		if alive[id] {
-			there++
-		}
-	}
+	votes := map[string]bool{}
 	if group == nil {
 		for _, m := range members {
-			if m.Voter {
-				count(m.ID)
-			}
+			votes[m.ID] = m.Voter
 		}
-		if there > voters/2 {
-			return nil
+	} else if leader, _ := group.Leader(); leader != "" {
+		return nil
+	} else {
+		for _, m := range group.Members() {
+			votes[m.ID] = m.Voter
 		}
-		return noLeaderError(voters, there)
 	}
-	if leader, _ := group.Leader(); leader != "" {
+	v := q.count(votes, members)
+	if group == nil && v.alive() >= v.needed() {
 		return nil
 	}
-	for _, m := range group.Members() {
-		if m.Voter {
-			count(m.ID)
-		}
-	}
-	return noLeaderError(voters, there)
+	return v.noLeader()
 }
 
-// noLeaderError returns the error for a lock service without a leader, given the numbers of its voters and of those that are alive.
-func noLeaderError(voters, there int) *rpc.Error {
-	text := fmt.Sprintf("the lock service has no leader: %[2]d of its %[1]d voters are alive, and %[3]d are needed", voters, there, voters/2+1)
-	if there <= voters/2 {
-		text += `: start the others; if they are lost for good, see "stele raft recover --help"`
-	} else {
-		text += ": they are electing one, or cannot reach each other"
+// voters are the voters of the lock service as a node sees them.
+type voters struct {
+	all  int
+	down []string // the names of those that are not alive, or their ids
+}
+
+func (v voters) alive() int  { return v.all - len(v.down) }
+func (v voters) needed() int { return v.all/2 + 1 }
+
+// count returns the voters, given which nodes vote. A voter that is no member is not alive.
+func (q Config) count(votes map[string]bool, members []gossip.Member) voters {
+	alive, names := map[string]bool{q.ID(): true}, map[string]string{}
+	for _, m := range members {
+		alive[m.ID], names[m.ID] = alive[m.ID] || m.State == gossip.Alive, m.Name
 	}
-	return &rpc.Error{Code: rpc.CodeUnavailable, Message: text, Retryable: true}
+	var v voters
+	for id, votes := range votes {
+		if votes {
+			v.all++
+		}
+		if votes && !alive[id] {
+			v.down = append(v.down, cmp.Or(names[id], id))
+		}
+	}
+	slices.Sort(v.down)
+	return v
+}
+
+// noLeader returns the error for a lock service without a leader.
+func (v voters) noLeader() *rpc.Error {
+	text := fmt.Sprintf("the lock service has no leader: %d of its %d voters are alive, and %d are needed", v.alive(), v.all, v.needed())
+	switch {
+	case v.alive() >= v.needed():
+		text += ": they are electing one, or cannot reach each other"
+	case len(v.down) == 0:
+		text += `: if the voters are lost for good, see "stele raft recover --help"`
+	default:
+		text += ": start " + strings.Join(v.down, ", ") + `; if their disks are lost for good, see "stele raft recover --help"`
+	}
+	return &rpc.Error{Code: rpc.CodeUnavailable, Message: text, Retryable: true, Details: map[string]any{"voters": v.all, "voters_alive": v.alive()}}
 }

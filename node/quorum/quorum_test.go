@@ -121,6 +121,26 @@ func check(t *testing.T, s situation) {
 	}
 }
 
+// TestNamesOfVotersThatAreDown: the error names the voters to start, and has the numbers as details.
+func TestNamesOfVotersThatAreDown(t *testing.T) {
+	q := Config{
+		ID: func() string { return "n1" }, Leased: func() bool { return false },
+		Members: func() []gossip.Member {
+			return []gossip.Member{{Meta: gossip.Meta{ID: "n3", Name: "east"}, State: gossip.Dead}, {Meta: gossip.Meta{ID: "n4", Name: "west"}, State: gossip.Dead}}
+		},
+		Group: func() Group {
+			return &group{members: []raftmeta.Member{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}, {ID: "n3", Voter: true}, {ID: "n4"}}}
+		},
+	}
+	var e *rpc.Error
+	if err := q.Check(); !errors.As(err, &e) || !strings.Contains(e.Message, ": start east, n2; ") {
+		t.Fatalf("%v", err)
+	}
+	if e.Details["voters"] != 3 || e.Details["voters_alive"] != 1 {
+		t.Errorf("details: %v", e.Details)
+	}
+}
+
 // TestUnknownVoters: a voter that gossip does not have counts as one that is not alive, and a member of gossip that does not vote does not
 // count.
 func TestUnknownVoters(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
@@ -44,14 +43,6 @@ func (tb *Service) handleDropped(r method.Registrar) {
 	r.HandleNames(api.MethodListDropped, 0, authz.Guard{To: authz.Right, Right: acl.Read, Leader: authz.LeaderThroughout}, tb.listDropped)
 }
 
-// keep moves the file of a table that is being dropped, within a change: from then on no request finds the table. Its tablets stay.
-func (tb *Service) keep(ctx context.Context, s *table.Schema, gen uint64) error {
-	if err := tb.Catalog.Keep(ctx, s, time.Now()); err != nil {
-		return err
-	}
-	return tb.Catalog.Remove(ctx, namespace.TablePath(s.Name), gen)
-}
-
 // created reports whether the first tablets of a table have all been created. The last one is created after the others.
 func (tb *Service) created(ctx context.Context, s *table.Schema, cut *namespace.SplitPoints) (bool, error) {
 	if cut == nil {
@@ -72,7 +63,7 @@ func (tb *Service) forget(ctx context.Context, id uint64) {
 
 // findDropped returns the dropped table of a name, and of an id unless that is 0.
 func (tb *Service) findDropped(ctx context.Context, name string, id uint64) (*namespace.DroppedTable, error) {
-	kept, _, err := tb.Catalog.Dropped(ctx)
+	kept, err := tb.Catalog.Dropped(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +107,7 @@ func (tb *Service) undropTable(c *rpc.Call) {
 	c.Reply(schemaAnswer(s))
 }
 
-// undrop makes a dropped table an ordinary one again, within a change. It exists once its schema is written; its tablets are served by its name once
-// the file of the dropped table is gone.
+// undrop makes a dropped table an ordinary one again, within a change.
 func (tb *Service) undrop(ctx context.Context, r *api.DroppedRequest) (*table.Schema, error) {
 	d, err := tb.findDropped(ctx, r.Table, r.ID)
 	if err != nil {
@@ -131,14 +121,8 @@ func (tb *Service) undrop(ctx context.Context, r *api.DroppedRequest) (*table.Sc
 	if err := tb.checkNew(ctx, s.Name); err != nil {
 		return nil, err
 	}
-	if err := tb.Catalog.SaveTable(ctx, s, nil, 0); err != nil {
+	if err := tb.Catalog.Restore(ctx, d, s); err != nil {
 		return nil, err
-	}
-	if n, err := tb.Catalog.RemoveKept(ctx, s.ID); err != nil {
-		return nil, err
-	} else if n == 0 { // it was purged meanwhile, by another node of a cluster without certificates
-		err := tb.Catalog.Remove(ctx, namespace.TablePath(s.Name), metaapi.AnyGeneration)
-		return nil, errors.Join(fmt.Errorf("dropped table %q: %w", r.Table, api.ErrNoTable), err)
 	}
 	tb.Log.Info("dropped table restored", "table", s.Name, "table_id", s.ID)
 	return s, nil
@@ -165,9 +149,9 @@ func (tb *Service) purgeTable(c *rpc.Call) {
 }
 
 // purge drops a dropped table for good, within a change. No server acts on it from then on, and each deletes the files of
-// its tablets. The master removes their rows.
+// its tablets. The master removes their rows. The error is api.ErrNoTable if it is gone, or was restored.
 func (tb *Service) purge(ctx context.Context, d *namespace.DroppedTable) error {
-	if _, err := tb.Catalog.RemoveKept(ctx, d.ID); err != nil {
+	if err := tb.Catalog.Purge(ctx, d); err != nil {
 		return err
 	}
 	tb.forget(ctx, d.ID)
@@ -177,7 +161,7 @@ func (tb *Service) purge(ctx context.Context, d *namespace.DroppedTable) error {
 }
 
 func (tb *Service) listDropped(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
-	kept, _, err := tb.Catalog.Dropped(ctx)
+	kept, err := tb.Catalog.Dropped(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -218,24 +202,19 @@ func (tb *Service) PurgeExpired() {
 	}
 }
 
-// PurgeExpiredNow deletes the dropped tables whose time is over, the oldest of those that are too many, and files that are not needed.
+// PurgeExpiredNow deletes the dropped tables whose time is over, and the oldest of those that are too many.
 func (tb *Service) PurgeExpiredNow(ctx context.Context, now time.Time) error {
-	if gone, left, err := tb.expired(ctx, now); err != nil || len(gone)+len(left) == 0 {
+	if gone, err := tb.expired(ctx, now); err != nil || len(gone) == 0 {
 		return err
 	}
 	own := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: tb.ID()}}
-	return tb.Changes.Do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error { // no table is being dropped meanwhile
-		gone, left, err := tb.expired(ctx, now)
+	return tb.Changes.Do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error {
+		gone, err := tb.expired(ctx, now)
 		if err != nil {
 			return err
 		}
-		for i := range left {
-			if err := tb.Catalog.Remove(ctx, namespace.TablePath(left[i].File), left[i].Generation); err != nil {
-				return err
-			}
-		}
 		for i := range gone {
-			if err := tb.purge(ctx, &gone[i]); err != nil {
+			if err := tb.purge(ctx, &gone[i]); err != nil && !errors.Is(err, api.ErrNoTable) { // restored meanwhile, in a cluster without certificates
 				return err
 			}
 		}
@@ -243,16 +222,16 @@ func (tb *Service) PurgeExpiredNow(ctx context.Context, now time.Time) error {
 	})
 }
 
-// expired returns the dropped tables to delete, and the files that are not needed.
-func (tb *Service) expired(ctx context.Context, now time.Time) (gone, left []namespace.DroppedTable, err error) {
-	kept, left, err := tb.Catalog.Dropped(ctx)
+// expired returns the dropped tables to delete.
+func (tb *Service) expired(ctx context.Context, now time.Time) ([]namespace.DroppedTable, error) {
+	kept, err := tb.Catalog.Dropped(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	gone = slices.SortedFunc(maps.Values(kept), func(a, b namespace.DroppedTable) int { return a.At.Compare(b.At) })
+	gone := slices.SortedFunc(maps.Values(kept), func(a, b namespace.DroppedTable) int { return a.At.Compare(b.At) })
 	n := max(0, len(gone)-api.DroppedTablesMax)
 	for n < len(gone) && !now.Before(gone[n].At.Add(tb.keptFor())) {
 		n++
 	}
-	return gone[:n], left, nil
+	return gone[:n], nil
 }

@@ -357,7 +357,7 @@ func (tb *Service) visible(ctx context.Context, s *table.Schema) (*table.Schema,
 }
 
 // hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
-// tablets unless the subject administers the table.
+// tablets unless Authorizer.MaySeeSizes permits them.
 func (tb *Service) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	caller := authz.SubjectIn(ctx)
 	if caller == nil {
@@ -374,7 +374,7 @@ func (tb *Service) hideSizes(ctx context.Context, info *api.TableInfo) error {
 		if v.CheckSeen() != nil { // rights have changed
 			return namespace.NoSuchTable(info.Schema.Name)
 		}
-		info.Schema, err = v.Visible(), authz.ElementPermission(v.CheckTable(acl.Admin))
+		info.Schema, err = v.Visible(), tb.Authz.MaySeeSizes(ctx, caller, v)
 	}
 	if errors.Is(err, api.ErrPermission) {
 		info.SizesHidden = true
@@ -391,7 +391,7 @@ func (tb *Service) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Re
 	return nil, tb.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0], r.Now) })
 }
 
-// drop removes a table, within a change. The table is gone once its schema is deleted or moved. No server acts on it by its name from then on: see
+// drop removes a table, within a change. The table is gone once its schema is deleted or renamed. No server acts on it by its name from then on: see
 // schemas (I15). Unless it is dropped for good now, it is kept for a while. One whose first tablets have not all been created is not kept.
 // When it is dropped for good, the master removes the rows of its tablets.
 func (tb *Service) drop(ctx context.Context, name string, now bool) error {
@@ -412,14 +412,11 @@ func (tb *Service) drop(ctx context.Context, name string, now bool) error {
 		}
 	}
 	if now || !created {
-		if _, err = tb.Catalog.RemoveKept(ctx, s.ID); err == nil { // those of drops that did not end
-			err = tb.Catalog.Remove(ctx, namespace.TablePath(name), gen)
-		}
-		if err == nil {
+		if err = tb.Catalog.Remove(ctx, namespace.TablePath(name), gen); err == nil {
 			tb.forget(ctx, s.ID)
 		}
 	} else {
-		err = tb.keep(ctx, s, gen)
+		err = tb.Catalog.Keep(ctx, s, gen, time.Now())
 	}
 	if err != nil {
 		return err

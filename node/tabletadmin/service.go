@@ -88,6 +88,7 @@ func (tv *Service) handleTables(r method.Registrar) {
 	tv.handleTable(r, MethodSplit, tv.splitHere)
 	tv.handleTable(r, MethodCompactOne, tv.compactOneHere)
 	tv.handleTable(r, MethodSnapshot, tv.snapshotHere)
+	tv.handleTable(r, MethodSnapshotChanges, tv.snapshotChangesHere)
 	tv.handleTable(r, MethodClear, tv.clearHere)
 }
 

@@ -22,6 +22,9 @@ import (
 // tablet.
 const MethodSnapshot = "tablet.snapshot"
 
+// MethodSnapshotChanges is MethodSnapshot with the tablet's change files, which have all changes up to a time: the key in METADATA, the time in µs.
+const MethodSnapshotChanges = "tablet.snapshot_changes"
+
 // snapshotsAtOnce is the number of tablets that write out their memtables at a time for a backup.
 const snapshotsAtOnce = 16
 
@@ -37,6 +40,34 @@ func (tv *Service) snapshotHere(ctx context.Context, name string, d *wire.Decode
 	}
 	b := tablet.EncodeMeta(m)
 	return func(e *wire.Encoder) { e.Bin(b) }, nil
+}
+
+// snapshotChangesHere takes a snapshot of a tablet of this node with its change files.
+func (tv *Service) snapshotChangesHere(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error) {
+	r, err := decodeRef(d)
+	until := d.Int()
+	if err = cmp.Or(err, d.Err()); err != nil {
+		return nil, err
+	}
+	m, err := tv.TabletsOf(name).SnapshotChanges(ctx, r, until)
+	if err != nil {
+		return nil, err
+	}
+	b := tablet.EncodeMeta(m)
+	return func(e *wire.Encoder) { e.Bin(b) }, nil
+}
+
+// snapshotCall is the method that takes a snapshot, and its further parameter.
+type snapshotCall struct {
+	method string
+	more   func(*wire.Encoder)
+	values int
+}
+
+// Changes returns snapshots of the tablets that have the rows start < row <= end, limited to these rows, with change files that have all
+// changes up to until, in µs. Errors: those of Snapshots, and api.ErrNoChangeStream.
+func (tv *Service) Changes(ctx context.Context, s *table.Schema, start, end []byte, until int64) ([]*tablet.Meta, error) {
+	return tv.snapshotRange(ctx, s, start, end, &snapshotCall{MethodSnapshotChanges, func(e *wire.Encoder) { e.Int(until) }, 1})
 }
 
 // Snapshots calls each for snapshots of a table's tablets, in order of their ranges: they cover all rows, each once, although tablets may
@@ -61,7 +92,7 @@ func (tv *Service) Snapshots(ctx context.Context, s *table.Schema, each func(*ta
 		for i := range n {
 			from, to := start, ends[i]
 			group.Go(func() (err error) {
-				parts[i], err = tv.snapshotRange(inGroup, s, from, to)
+				parts[i], err = tv.snapshotRange(inGroup, s, from, to, &snapshotCall{method: MethodSnapshot})
 				return err
 			})
 			start = to
@@ -82,11 +113,11 @@ func (tv *Service) Snapshots(ctx context.Context, s *table.Schema, each func(*ta
 }
 
 // snapshotRange returns snapshots of the tablets that have the rows start < row <= end, limited to these rows.
-func (tv *Service) snapshotRange(ctx context.Context, s *table.Schema, start, end []byte) (parts []*tablet.Meta, err error) {
+func (tv *Service) snapshotRange(ctx context.Context, s *table.Schema, start, end []byte, call *snapshotCall) (parts []*tablet.Meta, err error) {
 	for at := start; ; {
 		var m *tablet.Meta
 		if err := untilServed(ctx, func() (err error) {
-			m, err = tv.snapshotAfter(ctx, s, at)
+			m, err = tv.snapshotAfter(ctx, s, at, call)
 			return err
 		}); err != nil {
 			return nil, err
@@ -101,7 +132,7 @@ func (tv *Service) snapshotRange(ctx context.Context, s *table.Schema, start, en
 
 // snapshotAfter returns a snapshot of the tablet that has the first row after a row. Its errors have no row keys: users without rights on
 // the table read them in the records of backups.
-func (tv *Service) snapshotAfter(ctx context.Context, s *table.Schema, row []byte) (m *tablet.Meta, err error) {
+func (tv *Service) snapshotAfter(ctx context.Context, s *table.Schema, row []byte, call *snapshotCall) (m *tablet.Meta, err error) {
 	r, err := tv.Rows().Holder(ctx, s.ID, append(bytes.Clone(row), 0))
 	if errors.Is(err, metarows.ErrNoRow) {
 		return nil, fmt.Errorf("a tablet of table %q has no row in METADATA: %w", s.Name, api.ErrNotServing)
@@ -113,7 +144,7 @@ func (tv *Service) snapshotAfter(ctx context.Context, s *table.Schema, row []byt
 	if err != nil {
 		return nil, err
 	}
-	err = tv.callServer(ctx, &placed{schema: s, row: r, meta: placedMeta}, MethodSnapshot, nil, 0, func(d *wire.Decoder) (err error) {
+	err = tv.callServer(ctx, &placed{schema: s, row: r, meta: placedMeta}, call.method, call.more, call.values, func(d *wire.Decoder) (err error) {
 		m, err = tablet.DecodeMeta(d.Bytes())
 		return err
 	})

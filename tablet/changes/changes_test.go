@@ -7,6 +7,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/blobfs"
@@ -14,6 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/logbody"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // record returns a record that sets f:q of a row, deletes the family g and adds to h:n.
@@ -172,6 +174,45 @@ func TestSet(t *testing.T) {
 	d := wire.NewDecoder(e.Bytes())
 	if got := Decode(&d); d.Err() != nil || fmt.Sprint(*got) != fmt.Sprint(*half) {
 		t.Errorf("decoded %+v, %v, want %+v", got, d.Err(), half)
+	}
+}
+
+// TestClears: deletions of ranges are divided and joined with their tablets, survive encoding, and are forgotten when they are old or too many.
+func TestClears(t *testing.T) {
+	clear := func(start, end string, seq uint64) Clear {
+		return Clear{Range: tombstone.Range{Start: []byte(start), End: []byte(end), Seq: seq}, Time: int64(seq) * 10}
+	}
+	s := New(0, 0).Clear(clear("a", "c", 1)).Clear(clear("b", "x", 2)).Clear(clear("y", "z", 3))
+	low, up := s.Within(nil, []byte("m")), s.Within([]byte("m"), nil)
+	if len(low.Clears) != 2 || string(low.Clears[1].End) != "m\x00" || len(up.Clears) != 2 || string(up.Clears[0].Start) != "m\x00" {
+		t.Errorf("divided into %+v and %+v", low, up)
+	}
+	if one := Join(low, up, nil, []byte("m"), nil); len(one.Clears) != 4 {
+		t.Errorf("joined %+v", one)
+	}
+	_, s = s.Expired(15, 10)
+	if len(s.Clears) != 2 || s.Forgotten != 1 || s.ForgottenTime != 10 {
+		t.Errorf("after the first one %+v", s)
+	}
+	e := wire.GetEncoder()
+	defer e.Release()
+	s.Append(e)
+	d := wire.NewDecoder(e.Bytes())
+	if got := Decode(&d); d.Err() != nil || fmt.Sprint(*got) != fmt.Sprint(*s) {
+		t.Errorf("decoded %+v, %v, want %+v", got, d.Err(), s)
+	}
+	for n := range e.Bytes() {
+		damaged := wire.NewDecoder(e.Bytes()[:n])
+		_ = Decode(&damaged) // no panic
+	}
+	for i := range uint64(clearsMax) {
+		s = s.Raise(nil, nil, 1, 1).Share().Clear(clear("a", "b", 10+i))
+	}
+	if len(s.Clears) != clearsMax || s.Forgotten != 3 {
+		t.Errorf("%d clears are kept, forgotten up to %d", len(s.Clears), s.Forgotten)
+	}
+	if s = s.Clear(clear("a", strings.Repeat("z", clearBytesMax), 1000)); len(s.Clears) != 0 || s.Forgotten != 1000 {
+		t.Errorf("%d clears are kept, forgotten up to %d", len(s.Clears), s.Forgotten)
 	}
 }
 

@@ -6,6 +6,7 @@
 //   - A File is an SSTable of records, beside the SSTables of entries.
 //   - A Floor is the sequence number up to which changes of a range of rows may be missing.
 //   - A Set is the part of a tablet's metadata that names its files and floors.
+//   - A Clear is a deletion of a range of rows. It is in no file and not in the stream; the set keeps it, to restore a table to a time.
 //   - A Source yields records in order of their sequence numbers. Merge merges sources.
 //
 // There is no second log: what is in no change file is in the commit log, and recovery fills buffers from the same records

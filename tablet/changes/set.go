@@ -2,10 +2,12 @@ package changes
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // File is one change file, or the rows of it within bounds.
@@ -64,6 +66,61 @@ type Floor struct {
 type Set struct {
 	Files  []File  // sorted by MinSeq
 	Floors []Floor // sorted by End; the last has no bound
+	// Clears are the deletions of ranges of rows, which are not in the stream, in order. Those up to the sequence number Forgotten, and with
+	// times up to ForgottenTime, may be missing.
+	Clears        []Clear
+	Forgotten     uint64
+	ForgottenTime int64
+}
+
+// Clear is a deletion of a range of rows.
+type Clear struct {
+	tombstone.Range
+	Time int64 // in µs
+}
+
+// Bounds of the clears of a set. The row of METADATA has them.
+const (
+	clearsMax     = 256
+	clearBytesMax = 64 << 10
+)
+
+// Clear returns the set with another deletion, later than all others.
+func (s *Set) Clear(c Clear) *Set {
+	n := *s
+	n.Clears = append(slices.Clone(s.Clears), c)
+	bytes := 0
+	for i := range n.Clears {
+		bytes += len(n.Clears[i].Start) + len(n.Clears[i].End)
+	}
+	for len(n.Clears) > clearsMax || bytes > clearBytesMax {
+		bytes -= len(n.Clears[0].Start) + len(n.Clears[0].End)
+		n.forget()
+	}
+	return &n
+}
+
+// forget removes the oldest deletion.
+func (s *Set) forget() {
+	c := s.Clears[0]
+	s.Clears, s.Forgotten, s.ForgottenTime = s.Clears[1:], max(s.Forgotten, c.Seq), max(s.ForgottenTime, c.Time)
+}
+
+// with returns the set with other files and floors.
+func (s *Set) with(files []File, floors []Floor) *Set {
+	n := *s
+	n.Files, n.Floors = files, floors
+	return &n
+}
+
+// clearsWithin returns the deletions of the rows start < row <= end.
+func (s *Set) clearsWithin(start, end []byte) (all []Clear) {
+	for _, c := range s.Clears {
+		if c.Range = c.Clip(start, end); len(c.End) == 0 || bytes.Compare(c.Start, c.End) < 0 {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // New returns a set without files, and with the same floor for all rows.
@@ -119,7 +176,7 @@ func (s *Set) Raise(start, end []byte, seq uint64, time int64) *Set {
 			break
 		}
 	}
-	return &Set{Files: s.Files, Floors: coalesce(floors)}
+	return s.with(s.Files, coalesce(floors))
 }
 
 // Replace returns the set without the removed files and with the added ones.
@@ -129,7 +186,7 @@ func (s *Set) Replace(removed, added []File) *Set {
 	})
 	files = append(files, added...)
 	slices.SortStableFunc(files, compareFiles)
-	return &Set{Files: files, Floors: s.Floors}
+	return s.with(files, s.Floors)
 }
 
 func compareFiles(a, b File) int {
@@ -147,6 +204,12 @@ func compareFiles(a, b File) int {
 func (s *Set) Expired(before int64, filesMax int) (expired []File, rest *Set) {
 	if s == nil {
 		return nil, nil
+	}
+	if len(s.Clears) > 0 && s.Clears[0].Time < before {
+		s = s.with(s.Files, s.Floors)
+		for len(s.Clears) > 0 && s.Clears[0].Time < before {
+			s.forget()
+		}
 	}
 	for i, f := range s.Files {
 		if f.MaxTime < before || i < len(s.Files)-filesMax {
@@ -170,7 +233,8 @@ func (s *Set) Within(start, end []byte) *Set {
 	if s == nil {
 		return nil
 	}
-	n := &Set{Floors: s.Floors}
+	n := s.with(nil, s.Floors)
+	n.Clears = s.clearsWithin(start, end)
 	for _, f := range s.Files {
 		if f.within(start, end) {
 			f.Shared = true
@@ -180,10 +244,38 @@ func (s *Set) Within(start, end []byte) *Set {
 	return n
 }
 
+// Share returns the set with all files marked as shared.
+func (s *Set) Share() *Set {
+	n := s.with(slices.Clone(s.Files), s.Floors)
+	for i := range n.Files {
+		n.Files[i].Shared = true
+	}
+	return n
+}
+
+// Shareable reports whether a file is not marked as shared.
+func (s *Set) Shareable() bool {
+	return slices.ContainsFunc(s.Files, func(f File) bool { return !f.Shared })
+}
+
+// Now returns those of files that the set has, as it has them: a file may have been marked as shared since.
+func (s *Set) Now(files []File) (now []File) {
+	for i := range files {
+		for _, f := range s.Files {
+			if f.Handle.ID == files[i].Handle.ID && bytes.Equal(f.Start, files[i].Start) {
+				now = append(now, f)
+			}
+		}
+	}
+	return now
+}
+
 // Join returns the set of two tablets that are merged. The lower one has the rows start < row <= at, the upper one those
 // above, up to end.
 func Join(lower, upper *Set, start, at, end []byte) *Set {
-	n := &Set{}
+	n := &Set{Forgotten: max(lower.Forgotten, upper.Forgotten), ForgottenTime: max(lower.ForgottenTime, upper.ForgottenTime)}
+	n.Clears = append(lower.clearsWithin(start, at), upper.clearsWithin(at, end)...)
+	slices.SortStableFunc(n.Clears, func(a, b Clear) int { return cmp.Compare(a.Time, b.Time) })
 	for _, f := range lower.Files {
 		if f.within(start, at) {
 			n.Files = append(n.Files, f)
@@ -228,9 +320,16 @@ const (
 
 // Append encodes a set, which is not nil, as one MessagePack value:
 //
-//	[[[handle, min seq, max seq, min time, max time, records, raw bytes, start, end, shared]…], [[end, seq, time]…]]
+//	[[[handle, min seq, max seq, min time, max time, records, raw bytes, start, end, shared]…], [[end, seq, time]…],
+//	 [[cleared from, cleared before, seq, time]…], forgotten, forgotten time]
+//
+// A set without deletions lacks the last three.
 func (s *Set) Append(e *wire.Encoder) {
-	e.Array(2)
+	n := 2
+	if len(s.Clears) > 0 || s.Forgotten > 0 {
+		n = 5
+	}
+	e.Array(n)
 	e.Array(len(s.Files))
 	for i := range s.Files {
 		f := &s.Files[i]
@@ -253,6 +352,38 @@ func (s *Set) Append(e *wire.Encoder) {
 		e.Uint(s.Floors[i].Seq)
 		e.Int(s.Floors[i].Time)
 	}
+	if n > 2 {
+		s.appendClears(e)
+	}
+}
+
+func (s *Set) appendClears(e *wire.Encoder) {
+	e.Array(len(s.Clears))
+	for i := range s.Clears {
+		c := &s.Clears[i]
+		e.Array(4)
+		e.Bin(c.Start)
+		e.Bin(c.End)
+		e.Uint(c.Seq)
+		e.Int(c.Time)
+	}
+	e.Uint(s.Forgotten)
+	e.Int(s.ForgottenTime)
+}
+
+func (s *Set) decodeClears(d *wire.Decoder) {
+	for range d.ArrayMax(filesMax) {
+		if d.Err() != nil {
+			break
+		}
+		fields := d.Array()
+		c := Clear{Range: tombstone.Range{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes()), Seq: d.Uint()}, Time: d.Int()}
+		s.Clears = append(s.Clears, c)
+		for range fields - 4 {
+			d.Skip()
+		}
+	}
+	s.Forgotten, s.ForgottenTime = d.Uint(), d.Int()
 }
 
 // Decode decodes a set. The error is d's.
@@ -280,7 +411,12 @@ func Decode(d *wire.Decoder) *Set {
 			d.Skip()
 		}
 	}
-	for range n - 2 {
+	read := 2
+	if n >= 5 && d.Err() == nil {
+		s.decodeClears(d)
+		read = 5
+	}
+	for range n - read {
 		d.Skip()
 	}
 	if d.Err() == nil && len(s.Floors) == 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // allPages are the addresses of all pages.
-var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/requests", "/backups", "/users", "/quotas"}
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas"}
 
 // secret is in a row that only some users may see.
 const secret = "com.secret"
@@ -78,7 +78,7 @@ func TestSignIn(t *testing.T) {
 
 	r := c.visitor(nil)
 	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
-	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/logs": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
 		r.get(path).want(t, status, "!"+secret)
 	}
 	r.post("/nodes/"+c.node.ID()+"/drain", nil).want(t, http.StatusForbidden)
@@ -95,6 +95,10 @@ func TestSignIn(t *testing.T) {
 	}
 	refusals.want(t, http.StatusOK, "reader", "drain_node", "permission_denied")
 	v.get("/audit?log=none").want(t, http.StatusBadRequest)
+	v.get("/logs").want(t, http.StatusOK, "table created", "table=web")
+	v.get("/logs?q=nothing+of+this").want(t, http.StatusOK, "No line contains", "!table=web")
+	v.get("/logs?level=error").want(t, http.StatusOK, "!table created")
+	v.get("/logs?level=none").want(t, http.StatusBadRequest)
 	v.post("/signout", nil).want(t, http.StatusOK, "Paste an access token")
 	v.get("/tables").want(t, http.StatusOK, "Paste an access token")
 	if err := c.admin.Users().Revoke(t.Context(), "reader"); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/internal/backupdir"
 )
 
-const accessLong = `Give a cluster the rights, owners and quotas that a backup in a directory has: those of
-its tables, and if it has all tables of its cluster, also those on the cluster and of
+const accessLong = `Give a cluster the rights, owners and quotas that a backup outside the cluster has: those
+of its tables, and if it has all tables of its cluster, also those on the cluster and of
 users. Restore the tables first, and create the users: the backup has their names, but no
 credentials. What is about users and tables that the cluster lacks is left out; the
 command can be repeated. Rights are added, and none is revoked.`
@@ -35,7 +35,7 @@ func accessCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }
 

@@ -24,8 +24,8 @@ they protect from mistaken changes and drops, not from the loss of the cluster. 
 copy no data. A backup keeps the immutable files that a table has at that time, which
 takes seconds and no space at first, and more as the table changes.
 
-With --to and --from, backups are copied to a directory outside the cluster, and restored
-from there, also into another cluster.`,
+With --to and --from, backups are copied to a directory or a bucket outside the cluster,
+and restored from there, also into another cluster.`,
 		Example: `  stele backup create webtable --keep 7d
   stele backup list
   stele backup restore 20261127-194512-3f9a01 --as webtable-old
@@ -45,8 +45,8 @@ Tables can be used meanwhile.
 The cluster makes the backup: if the command is interrupted, it goes on. It is kept until
 it is deleted, or for the time of --keep.
 
-With --to it is also copied to a directory outside the cluster: see "stele backup copy".
-Without --keep, the backup inside the cluster is then deleted.`
+With --to it is also copied out of the cluster, to a directory or a bucket: see "stele
+backup copy". Without --keep, the backup inside the cluster is then deleted.`
 
 const createExample = `  stele backup create webtable
   stele backup create webtable users --keep 30d
@@ -68,6 +68,9 @@ func createCommand(a *cli.App) *cobra.Command {
 			if to != "" && noWait {
 				return cli.Usagef("omit --no-wait", "--to copies a backup that is made")
 			}
+			if to == "" && o.init {
+				return cli.Usagef("add --to DIR", "--init is for a directory outside the cluster")
+			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				if to != "" {
 					return createOutside(ctx, a, c, args, keep, to, &o)
@@ -83,7 +86,8 @@ func createCommand(a *cli.App) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "make a backup of all tables")
 	o.flags(cmd)
-	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster")
+	o.initFlag(cmd)
+	f.StringVar(&to, "to", "", "copy the backup to this `directory`, outside the cluster, or to s3://BUCKET/PREFIX")
 	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is made")
 	f.Var((*cli.PositiveDurationFlag)(&keep), "keep", "delete the backup after this `duration` (default: keep it until it is deleted)")
 	return cmd
@@ -193,7 +197,7 @@ func listCommand(a *cli.App) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the backups",
-		Long: `List the backups in the cluster, the oldest first, or with --from those in a directory.
+		Long: `List the backups in the cluster, the oldest first, or with --from those outside it.
 The caller needs the right read on the cluster. --from needs no cluster.`,
 		Example: `  stele backup list
   stele backup list --json
@@ -211,7 +215,7 @@ The caller needs the right read on the cluster. --from needs no cluster.`,
 		},
 	}
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }
 
@@ -269,7 +273,7 @@ func describeCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }
 
@@ -293,11 +297,19 @@ served within seconds.
 
 The new table has the schema of that time. Its rights and owner are those of a new table.
 
-With --from the backup is in a directory, and all of it is uploaded first, also if the
-cluster is another one than that of the backup, or has another number of nodes.`
+With --to-time the table gets the changes since the backup, too, up to a time. It must
+have a change stream since before the backup, and may have been dropped, but not purged.
+Each row is as it was at that time, by the clock of the server that had it. Changes are
+written to new files, which takes time in proportion to them; the table appears when it
+is complete. If the command dies, run it again.
+
+With --from the backup is outside it, and the files of the table are uploaded first. The
+cluster may be another one than that of the backup, and have another number of nodes.`
 
 const restoreExample = `  stele backup restore 20261127-194512-3f9a01 --as webtable-old
   stele backup restore 20261127-194512-3f9a01 webtable --as webtable
+  stele backup restore 20261127-194512-3f9a01 --as noon --to-time 2026-11-28T12:00:00Z
+  stele backup restore 20261127-194512-3f9a01 --as before --to-time 15m
   stele backup restore 20261127-194512-3f9a01 --all --from /mnt/backups`
 
 // restoring holds the arguments and flags of restore.
@@ -307,6 +319,7 @@ type restoring struct {
 	all     bool
 	as      string // empty: the name in the backup
 	from    string // empty: inside the cluster
+	toTime  string // empty: that of the backup
 	outside outside
 }
 
@@ -323,6 +336,9 @@ func restoreCommand(a *cli.App) *cobra.Command {
 			if r.all && (r.as != "" || len(r.table) > 0) {
 				return cli.Usagef("tables of --all get the names that they have in the backup", "--all is given with a table or --as")
 			}
+			if r.toTime != "" {
+				return restoreToTime(cmd, a, r)
+			}
 			if r.from != "" {
 				return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error { return restoreFrom(ctx, a, c, r) })
 			}
@@ -332,22 +348,41 @@ func restoreCommand(a *cli.App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&r.as, "as", "", "`name` of the new table (default: that of the table in the backup)")
 	f.BoolVar(&r.all, "all", false, "restore all tables of the backup")
+	f.StringVar(&r.toTime, "to-time", "", "restore to this `time` in RFC 3339, microseconds, or an age such as 15m")
 	fromFlag(cmd, &r.from)
 	r.outside.flags(cmd)
 	return cmd
 }
 
+// restoreToTime is restore with --to-time.
+func restoreToTime(cmd *cobra.Command, a *cli.App, r *restoring) error {
+	if r.from != "" {
+		return cli.Usagef("the changes are in the cluster", "--from and --to-time are both given")
+	}
+	at, err := cli.ParseMoment(r.toTime, time.Now())
+	if err != nil {
+		return err
+	}
+	return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error { return restoreTo(ctx, a, c, r, at) })
+}
+
+// names returns the names of the tables to restore from a backup inside the cluster.
+func (r *restoring) names(ctx context.Context, c *client.Client) ([]string, error) {
+	if len(r.table) > 0 {
+		return r.table, nil
+	}
+	b, err := c.Backups().Find(ctx, r.id)
+	if err != nil {
+		return nil, err
+	}
+	return r.choose(b.Tables)
+}
+
 // restoreInside restores tables of a backup inside the cluster.
 func restoreInside(ctx context.Context, a *cli.App, c *client.Client, r *restoring) error {
-	names := r.table
-	if len(names) == 0 {
-		b, err := c.Backups().Find(ctx, r.id)
-		if err != nil {
-			return err
-		}
-		if names, err = r.choose(b.Tables); err != nil {
-			return err
-		}
+	names, err := r.names(ctx, c)
+	if err != nil {
+		return err
 	}
 	for _, name := range names {
 		if err := restore(ctx, a, c, r.id, name, cli.OrElse(r.as, name)); err != nil {
@@ -385,18 +420,21 @@ func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as str
 }
 
 func deleteCommand(a *cli.App) *cobra.Command {
-	from, o := "", outside{}
+	from, yes, o := "", false, outside{}
 	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Aliases: []string{"rm"},
 		Short:   "Delete backups",
 		Long: `Delete backups, or cancel those that are being made. Restored tables are not affected.
-Space is freed by the next garbage collections. In a directory it is freed at once, and
-unfinished copies can be deleted, too.`,
-		Example: `  stele backup delete 20261127-194512-3f9a01
+Space is freed by the next garbage collections. Outside the cluster it is freed at once,
+and unfinished copies can be deleted, too.`,
+		Example: `  stele backup delete 20261127-194512-3f9a01 --yes
   stele backup delete 20261127-194512-3f9a01 --from /mnt/backups`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.Confirm(yes, "Delete "+cli.Plural(int64(len(args)), "backup")+"? This cannot be undone."); err != nil {
+				return err
+			}
 			if from != "" {
 				return deleteFrom(cmd.Context(), a, args, from, &o)
 			}
@@ -411,7 +449,8 @@ unfinished copies can be deleted, too.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	fromFlag(cmd, &from)
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	return cmd
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,33 +13,41 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/backupdir"
+	"github.com/steledb/stele/internal/s3store"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/masterkeys"
 )
 
-const copyLong = `Copy a backup out of the cluster, to a directory: of another disk, or of a file server.
-The directory may have backups of other times and of other clusters. Files that an
-earlier backup in it has are not copied again. A directory that does not exist is
-created, but not its parent.
+const copyLong = `Copy a backup out of the cluster: to a directory, of another disk or of a file server; or
+to s3://BUCKET/PREFIX, a bucket of Amazon S3 or of a server that speaks its protocol.
+It may have backups of other times and of other clusters. Files that an earlier backup in
+it has are not copied again. --init makes a new or empty directory one of backups.
+Without it such a directory is an error: its disk may not be mounted.
 
 The copy also has the rights, owners and quotas of its tables, and with all tables those
 of the cluster: see "stele backup restore-access".
 
-The backup is listed in the directory when it is whole and durable. If the command is
-interrupted, run it again: it continues.
+The backup is listed there when it is whole and durable. If the command is interrupted,
+run it again: it continues.
 
-With --encryption-key-file the directory is encrypted. All its backups need that key. It
-is not stored in the cluster: without a copy of it the backups are lost.`
+With --encryption-key-file the copies are encrypted. All backups of that directory or
+bucket need the key. It is not stored in the cluster: without a copy of it the backups
+are lost.
+
+The credentials for a bucket are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+AWS_SESSION_TOKEN, or of AWS_PROFILE in ~/.aws/credentials. AWS_REGION, AWS_CA_BUNDLE and
+AWS_ENDPOINT_URL apply, too.`
 
 const copyExample = `  stele backup copy 20261127-194512-3f9a01 --to /mnt/backups
   stele backup create --all --to /mnt/backups --rate 50MiB
-  stele backup create --all --to /mnt/sealed --encryption-key-file /etc/stele/backup-key`
+  stele backup create --all --to s3://backups/prod --s3-endpoint https://s3.example.com
+  stele backup create --all --to /mnt/sealed --init --encryption-key-file /etc/stele/backup-key`
 
 func copyCommand(a *cli.App) *cobra.Command {
 	to, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:     "copy ID --to DIR",
-		Short:   "Copy a backup to a directory outside the cluster",
+		Short:   "Copy a backup to a directory or bucket outside the cluster",
 		Long:    copyLong,
 		Example: copyExample,
 		Args:    cobra.ExactArgs(1),
@@ -58,24 +68,33 @@ func copyCommand(a *cli.App) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "`directory` of backups")
+	cmd.Flags().StringVar(&to, "to", "", "`directory` of backups, or s3://BUCKET/PREFIX")
 	o.flags(cmd)
+	o.initFlag(cmd)
 	return cmd
 }
 
 // outside holds the flags of commands that move the bytes of backups outside the cluster.
 type outside struct {
-	rate string
-	keys masterkeys.Source
+	rate     string
+	endpoint string
+	init     bool
+	keys     masterkeys.Source
 }
 
 func (o *outside) flags(cmd *cobra.Command) {
-	o.keyFlag(cmd)
+	o.storeFlags(cmd)
 	cmd.Flags().StringVar(&o.rate, "rate", "", "move at most these `bytes` a second outside the cluster, such as 50MiB (default: no bound)")
 }
 
-func (o *outside) keyFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.keys.File, "encryption-key-file", "", "`FILE` with the key of the directory: 64 hexadecimal digits, as of openssl rand -hex 32")
+// storeFlags adds the flags that are needed to open a directory or a bucket.
+func (o *outside) storeFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.keys.File, "encryption-key-file", "", "`FILE` with the key of the backups: 64 hexadecimal digits, as of openssl rand -hex 32")
+	cmd.Flags().StringVar(&o.endpoint, "s3-endpoint", "", "`URL` of the server of s3:// buckets (default: AWS_ENDPOINT_URL, or Amazon S3)")
+}
+
+func (o *outside) initFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.init, "init", false, "make the directory one of backups; create it if only its parent exists")
 }
 
 // key returns the key of the directory, nil without one.
@@ -127,7 +146,7 @@ func copyOut(ctx context.Context, a *cli.App, c *client.Client, b *client.Backup
 	if _, err := fmt.Fprintln(a.Out, x.ID); err != nil {
 		return err
 	}
-	a.Notef("copied %s in %v; %s were in the directory", rateOf(p.Moved(), took), took, cli.FormatSize(p.Total()-p.Moved()))
+	a.Notef("copied %s in %v; %s were there", rateOf(p.Moved(), took), took, cli.FormatSize(p.Total()-p.Moved()))
 	return nil
 }
 
@@ -154,17 +173,26 @@ func explain(err error, dir string) error {
 	var corrupt *backupdir.CorruptError
 	var later *backupdir.FormatError
 	var key *backupdir.KeyError
+	var bucket *s3store.Error
 	switch {
+	case errors.As(err, new(*cli.Fault)):
+		return err
+	case errors.As(err, &bucket) && bucket.Remedy != "":
+		return &cli.Fault{Code: cli.ExitError, Err: err, Hint: bucket.Remedy}
+	case errors.As(err, new(*s3store.UsageError)):
+		return &cli.Fault{Code: cli.ExitUsage, Err: err}
 	case errors.Is(err, backupdir.ErrNoBackup):
 		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: fmt.Sprintf(`"stele backup list --from %s" shows the backups with their ids`, dir)}
+	case errors.Is(err, backupdir.ErrNoDirectory):
+		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: `is its disk mounted? "stele backup copy ID --to DIR --init" makes a directory of backups`}
 	case errors.As(err, &busy):
-		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "retry when it is done"}
+		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "retry when it is done; one that was killed in a bucket counts for two minutes"}
 	case errors.As(err, &corrupt):
 		return &cli.Fault{Code: cli.ExitUnhealthy, Err: err, Hint: repairHint(dir)}
 	case errors.As(err, &key) && key.Want == "":
-		return &cli.Fault{Code: cli.ExitUsage, Err: err, Hint: "omit --encryption-key-file, or use another directory"}
+		return &cli.Fault{Code: cli.ExitUsage, Err: err, Hint: "omit --encryption-key-file, or use another directory or prefix"}
 	case errors.As(err, &key):
-		return &cli.Fault{Code: cli.ExitUsage, Err: err, Hint: "name the file of that key by --encryption-key-file, or use another directory"}
+		return &cli.Fault{Code: cli.ExitUsage, Err: err, Hint: "name the file of that key by --encryption-key-file, or use another directory or prefix"}
 	case errors.As(err, &later):
 		return &cli.Fault{Code: cli.ExitUsage, Err: err}
 	}
@@ -175,31 +203,46 @@ func repairHint(dir string) string {
 	return fmt.Sprintf(`restore the file from another replica of the directory; or remove it, and copy the backup again if the cluster has it still: "stele backup copy ID --to %s"`, dir)
 }
 
-// create opens a directory with the flags, and creates it if needed.
+// create opens a directory or a bucket to write with the flags. With --init it makes a directory one of backups.
 func (o *outside) create(ctx context.Context, to string) (*backupdir.Dir, error) {
-	key, err := o.key(ctx)
-	if err != nil {
-		return nil, err
+	open := backupdir.Create
+	if !o.init {
+		open = func(fsys vfs.FS, path string, key *backupdir.Key) (*backupdir.Dir, error) {
+			d, err := backupdir.Open(fsys, path, key)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, backupdir.ErrNoDirectory) {
+				err = &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: "is its disk mounted? for a new directory, or an empty one, add --init"}
+			}
+			return d, err
+		}
 	}
-	d, err := backupdir.Create(vfs.OS(), to, key)
+	d, err := o.openAs(ctx, to, open)
 	if err == nil {
-		err = d.CheckKey()
+		err = explain(d.CheckKey(ctx), to)
 	}
-	if err != nil {
-		return nil, explain(err, to)
-	}
-	return d, o.apply(d)
+	return d, err
 }
 
-// open opens a directory with the flags.
+// open opens a directory or a bucket with the flags.
 func (o *outside) open(ctx context.Context, from string) (*backupdir.Dir, error) {
+	return o.openAs(ctx, from, backupdir.Open)
+}
+
+// openAs opens a bucket, or a directory by a function.
+func (o *outside) openAs(ctx context.Context, at string, directory func(vfs.FS, string, *backupdir.Key) (*backupdir.Dir, error)) (*backupdir.Dir, error) {
 	key, err := o.key(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d, err := backupdir.Open(vfs.OS(), from, key)
+	var d *backupdir.Dir
+	if !strings.HasPrefix(at, s3store.Scheme) {
+		d, err = directory(vfs.OS(), at, key)
+	} else if s, bucketErr := s3store.Open(ctx, at, s3store.Config{Endpoint: o.endpoint}); bucketErr != nil {
+		err = bucketErr
+	} else {
+		d = backupdir.In(s, key)
+	}
 	if err != nil {
-		return nil, explain(err, from)
+		return nil, explain(err, at)
 	}
 	return d, o.apply(d)
 }
@@ -210,7 +253,7 @@ func (o *outside) find(ctx context.Context, from, id string) (*backupdir.Dir, *b
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := d.Find(id)
+	b, err := d.Find(ctx, id)
 	if err != nil {
 		return nil, nil, explain(err, from)
 	}
@@ -240,11 +283,11 @@ func listFrom(ctx context.Context, a *cli.App, from string, o *outside) error {
 	if err != nil {
 		return err
 	}
-	all, err := d.List()
+	all, err := d.List(ctx)
 	if err != nil {
 		return err
 	}
-	unfinished, err := d.Unfinished()
+	unfinished, err := d.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
@@ -287,7 +330,7 @@ func deleteFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 		return err
 	}
 	for _, id := range ids {
-		freed, err := d.Delete(id)
+		freed, err := d.Delete(ctx, id)
 		if err != nil {
 			return explain(err, from)
 		}
@@ -296,8 +339,9 @@ func deleteFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 	return nil
 }
 
-const verifyLong = `Read each byte of backups in a directory, and compare checksums. Without ids all backups
-are verified. Damaged files are printed, and the exit code is then 5.
+const verifyLong = `Read each byte of backups in a directory or bucket, and compare checksums. Without ids
+all backups are verified. Damaged files are printed, and the exit code is then 5. A
+directory without backups is an error.
 
 "stele blob fsck" verifies backups inside the cluster.`
 
@@ -305,7 +349,7 @@ func verifyCommand(a *cli.App) *cobra.Command {
 	from, o := "", outside{}
 	cmd := &cobra.Command{
 		Use:   "verify [ID...] --from DIR",
-		Short: "Verify backups in a directory",
+		Short: "Verify backups in a directory or bucket",
 		Long:  verifyLong,
 		Example: `  stele backup verify --from /mnt/backups
   stele backup verify 20261127-194512-3f9a01 --from /mnt/backups`,
@@ -325,7 +369,7 @@ func verifyCommand(a *cli.App) *cobra.Command {
 
 // fromFlag adds the flag that names a directory.
 func fromFlag(cmd *cobra.Command, from *string) {
-	cmd.Flags().StringVar(from, "from", "", "use the backups in this `directory`, outside the cluster")
+	cmd.Flags().StringVar(from, "from", "", "use the backups in this `directory`, outside the cluster, or in s3://BUCKET/PREFIX")
 }
 
 func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string, o *outside) error {
@@ -333,7 +377,7 @@ func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 	if err != nil {
 		return err
 	}
-	if ids, err = orAll(d, ids); err != nil {
+	if ids, err = orAll(ctx, d, ids); err != nil {
 		return err
 	}
 	damaged := 0
@@ -359,13 +403,16 @@ func verifyFrom(ctx context.Context, a *cli.App, ids []string, from string, o *o
 }
 
 // orAll returns ids, or those of all backups if there are none.
-func orAll(d *backupdir.Dir, ids []string) ([]string, error) {
+func orAll(ctx context.Context, d *backupdir.Dir, ids []string) ([]string, error) {
 	if len(ids) > 0 {
 		return ids, nil
 	}
-	all, err := d.List()
+	all, err := d.List(ctx)
 	for _, e := range all {
 		ids = append(ids, e.ID)
+	}
+	if err == nil && len(ids) == 0 {
+		return nil, cli.NotFoundf(`"stele backup list --from DIR" also shows unfinished copies`, "the directory has no backups: nothing was verified")
 	}
 	return ids, err
 }
@@ -385,8 +432,12 @@ func restoreFrom(ctx context.Context, a *cli.App, c *client.Client, r *restoring
 			return err
 		}
 	}
+	var selected backupdir.Selection
+	if len(names) < len(b.Tables) {
+		selected = selectTables(names)
+	}
 	p, stop := showMoves(a, "uploading "+b.ID)
-	id, err := d.Import(ctx, backupdir.TargetOf(c), b.ID, p)
+	id, err := d.Import(ctx, backupdir.TargetOf(c), b.ID, selected, p)
 	took := stop()
 	if err != nil {
 		return explain(err, r.from)

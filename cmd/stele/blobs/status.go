@@ -40,7 +40,7 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Example: statusExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.BlockStore().Status(ctx)
 				if err != nil {
 					return err
@@ -86,7 +86,7 @@ func printStoreStatus(a *cli.App, s *client.StoreStatus) error {
 			toCopy += " at " + cli.FormatSize(n.CopyRate) + "/s"
 		}
 		g.Add(n.Name, nodeStoreState(n), cli.Count(n.Extents), cli.Size(n.Bytes), under, cli.Number(toCopy), cli.Count(n.Corrupt),
-			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.ReplicationFactor, n.LogReplicas)), cli.Size(n.QuarantinedBytes), cli.FormatLoad(n.ScrubPosition))
+			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.ReplicationFactor, n.LogReplicas)), cli.Size(n.QuarantinedBytes), cli.FormatPercent(n.ScrubPosition))
 	}
 	return a.Print(g)
 }

@@ -91,13 +91,20 @@ func (a *App) Within(cmd *cobra.Command, usual time.Duration) (context.Context, 
 	return context.WithTimeout(cmd.Context(), d)
 }
 
+// diagnosisRetries is how long commands that diagnose a cluster retry: 2 s. Their operator has to see at once what is wrong.
+const diagnosisRetries = 2 * time.Second
+
+// Diagnose is Call for commands that show what is wrong with a cluster. A request is retried for two seconds only.
+func (a *App) Diagnose(cmd *cobra.Command, usual time.Duration, f func(context.Context, *client.Client) error) error {
+	return a.callWith(cmd, usual, client.Config{RetryTimeMax: diagnosisRetries}, f)
+}
+
 // connect opens a client of the node at --addr.
-func (a *App) connect(ctx context.Context) (*client.Client, error) {
+func (a *App) connect(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	addrs, err := WithPorts(a.Addr)
 	if err != nil {
 		return nil, err
 	}
-	var cfg client.Config
 	if err := a.SetCredential(&cfg); err != nil {
 		return nil, err
 	}
@@ -124,9 +131,13 @@ func WithPorts(list string) (string, error) {
 
 // Call runs f with a client. The timeout is that of within.
 func (a *App) Call(cmd *cobra.Command, usual time.Duration, f func(context.Context, *client.Client) error) error {
+	return a.callWith(cmd, usual, client.Config{}, f)
+}
+
+func (a *App) callWith(cmd *cobra.Command, usual time.Duration, cfg client.Config, f func(context.Context, *client.Client) error) error {
 	ctx, cancel := a.Within(cmd, usual)
 	defer cancel()
-	c, err := a.connect(ctx)
+	c, err := a.connect(ctx, cfg)
 	if err != nil {
 		return err
 	}

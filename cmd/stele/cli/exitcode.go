@@ -134,6 +134,8 @@ func faultOfCall(err error) *Fault {
 		return &Fault{Code: ExitUnhealthy, Hint: `retry in a moment; "stele status" shows the load of the node`}
 	case errors.Is(err, client.ErrNotServing):
 		return &Fault{Code: ExitUnhealthy, Hint: `"stele status" shows which tablets are not served, and why; a node that is starting or stopping serves none`}
+	case api.NoLeader(err):
+		return &Fault{Code: ExitUnhealthy, Hint: `"stele status" works without a leader; in a cluster with access control run it as root on a node's host, with --credential SECURITY_DIR/node.pem`}
 	case errors.Is(err, client.ErrUnavailable):
 		return &Fault{Code: ExitUnhealthy, Hint: `the node is starting or stopping, or most voters of the lock service are down: see "stele status" and "stele node list"`}
 	case errors.Is(err, client.ErrCorrupt):

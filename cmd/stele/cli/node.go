@@ -12,7 +12,7 @@ const StillCounting = "still counting, after a node has joined or left"
 // NodeName returns the name of a node, or its id if it has no name.
 func NodeName(n *client.NodeInfo) string { return OrElse(n.Name, n.ID) }
 
-// FormatLoad formats a fraction in percent.
-func FormatLoad(load float64) Number {
-	return Number(strconv.FormatFloat(100*load, 'f', 0, 64) + "%")
+// FormatPercent formats a fraction in percent.
+func FormatPercent(fraction float64) Number {
+	return Number(strconv.FormatFloat(100*fraction, 'f', 0, 64) + "%")
 }

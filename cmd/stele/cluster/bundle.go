@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"time"
@@ -28,7 +29,8 @@ It has the state of the cluster and of its lock service; the status, the last ho
 the slow requests of each node; and the schemas, sizes and tablets of tables. It has no
 rows, no keys of rows, no credentials and no names of users: keys are replaced by their
 lengths, unless --keys is given. The files are listed, each with its size and what it
-is. What could not be read is in errors.txt.`
+is. What could not be read is in errors.txt; the exit code is then that of the first
+error. If nothing can be read, no file is written.`
 
 const bundleExample = `  stele debug bundle
   stele debug bundle --out problem.tar.gz --keys`
@@ -51,10 +53,13 @@ func bundleCommand(a *cli.App) *cobra.Command {
 		Example: bundleExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "-" {
+				return cli.Usagef("name a file, such as --out problem.tar.gz", "--out: a bundle is not written to standard output")
+			}
 			if out == "" {
 				out = "stele-" + time.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
-			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Diagnose(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				return writeBundle(ctx, a, c, out, keys)
 			})
 		},
@@ -71,6 +76,7 @@ type bundle struct {
 	tar    *tar.Writer
 	files  []bundleFile
 	errors bytes.Buffer
+	failed error // the first of the errors
 }
 
 // bundleFile is a file of a bundle.
@@ -83,6 +89,9 @@ type bundleFile struct {
 // writeBundle writes a bundle to a file that does not exist yet.
 func writeBundle(ctx context.Context, a *cli.App, c *client.Client, out string, keys bool) (err error) {
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return cli.WithHint(err, "name another file with --out, or remove this one: a bundle is not overwritten")
+	}
 	if err != nil {
 		return err
 	}
@@ -92,6 +101,17 @@ func writeBundle(ctx context.Context, a *cli.App, c *client.Client, out string, 
 	if err = errors.Join(err, b.tar.Close(), zip.Close(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(out))
 	}
+	if len(b.files) == 0 {
+		return errors.Join(b.failed, os.Remove(out))
+	}
+	if err := b.print(a, out); err != nil || b.failed == nil {
+		return err
+	}
+	return fmt.Errorf("%s is incomplete, see its errors.txt: %w", out, b.failed)
+}
+
+// print lists the files of the bundle in out.
+func (b *bundle) print(a *cli.App, out string) error {
 	if a.JSON {
 		return a.PrintJSON(map[string]any{"out": out, "files": b.files})
 	}
@@ -109,6 +129,9 @@ func writeBundle(ctx context.Context, a *cli.App, c *client.Client, out string, 
 // write adds all files. Errors: those of the archive.
 func (b *bundle) write(ctx context.Context) error {
 	nodes, nodesErr := b.client.Nodes().List(ctx)
+	if api.NoLeader(nodesErr) { // the node cannot verify rights, so all the others fail likewise
+		return nodesErr
+	}
 	err := errors.Join(
 		b.add(ctx, "status.json", "what stele status reports", func(ctx context.Context) (any, error) {
 			s, err := b.client.Status(ctx)
@@ -132,7 +155,7 @@ func (b *bundle) write(ctx context.Context) error {
 			err = b.addNode(ctx, &nodes[i])
 		}
 	}
-	if b.errors.Len() > 0 {
+	if b.errors.Len() > 0 && len(b.files) > 0 {
 		err = errors.Join(err, b.addBytes("errors.txt", "what could not be read", b.errors.Bytes()))
 	}
 	return err
@@ -164,10 +187,18 @@ func (b *bundle) add(ctx context.Context, name, what string, read func(context.C
 		text, err = json.MarshalIndent(v, "", "  ")
 	}
 	if err != nil {
-		fmt.Fprintf(&b.errors, "%s: %s\n", name, withoutQuotes(err.Error()))
+		b.missing(name, err)
 		return nil
 	}
 	return b.addBytes(name, what, append(text, '\n'))
+}
+
+// missing records what could not be read.
+func (b *bundle) missing(what string, err error) {
+	if b.failed == nil {
+		b.failed = err
+	}
+	fmt.Fprintf(&b.errors, "%s: %s\n", what, withoutQuotes(err.Error()))
 }
 
 func (b *bundle) addBytes(name, what string, text []byte) error {
@@ -244,7 +275,7 @@ func (b *bundle) tables(ctx context.Context) (any, error) {
 	for _, s := range schemas {
 		info, err := b.client.Tables().Describe(ctx, s.Name)
 		if err != nil {
-			fmt.Fprintf(&b.errors, "table %s: %s\n", s.Name, withoutQuotes(err.Error()))
+			b.missing("table "+s.Name, err)
 			continue
 		}
 		j := tableJSON{Schema: info.Schema, Tablets: []tabletJSON{}}

@@ -14,7 +14,7 @@ func Commands(a *cli.App) []*cobra.Command {
 // DebugCommands returns the command debug.
 func DebugCommands(a *cli.App) []*cobra.Command { return []*cobra.Command{debugCommand(a)} }
 
-// StatusCommands returns the commands status, top, requests and trace.
+// StatusCommands returns the commands status, top, requests, trace and logs.
 func StatusCommands(a *cli.App) []*cobra.Command {
-	return []*cobra.Command{statusCommand(a), topCommand(a), requestsCommand(a), traceCommand(a)}
+	return []*cobra.Command{statusCommand(a), topCommand(a), requestsCommand(a), traceCommand(a), logsCommand(a)}
 }

@@ -44,15 +44,14 @@ func nodeListCommand(a *cli.App) *cobra.Command {
 some seconds, and may list a paused node as dead.
 
 ROLE: voters replicate the lock service, the leader leads it, the master assigns
-tablets. LOAD is the share of the node's capacity in use. SINCE is the time that the
-node has been in its state.`,
+tablets. SINCE is the time that the node has been in its state.`,
 		Example: `  stele node list
   stele node list --addr 10.0.0.5:7106
   stele node list --json | jq -r 'select(.state == "dead") | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var nodes []client.NodeInfo
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				if nodes, err = c.Nodes().List(ctx); err == nil {
 					health.MarkLeader(ctx, c, nodes)
 				}
@@ -68,7 +67,7 @@ node has been in its state.`,
 
 // fetchNodes returns the nodes of the cluster, by a call of its own.
 func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
-	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+	err = a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes().List(ctx)
 		return err
 	})
@@ -86,10 +85,10 @@ func listNodes(a *cli.App, nodes []client.NodeInfo) error {
 		return nil
 	}
 	a.Notef("%s", nodesSentence(a, nodes))
-	g := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
+	g := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "SINCE")
 	for i := range nodes {
 		n := &nodes[i]
-		g.Add(n.Name, n.ID, n.Zone, nodeState(n), health.Role(n), n.RPC, n.Version, cli.Size(n.FreeBytes), cli.FormatLoad(n.Load), formatSeconds(n.SinceSeconds))
+		g.Add(n.Name, n.ID, n.Zone, nodeState(n), health.Role(n), n.RPC, n.Version, cli.Size(n.FreeBytes), formatSeconds(n.SinceSeconds))
 	}
 	return a.Print(g)
 }
@@ -193,6 +192,5 @@ func showNode(a *cli.App, n *client.NodeInfo) error {
 	g.Add("metrics", n.HTTP)
 	g.Add("version", n.Version)
 	g.Add("disks", cli.FormatSize(n.FreeBytes)+" free of "+cli.FormatSize(n.CapacityBytes))
-	g.Add("load", string(cli.FormatLoad(n.Load)))
 	return a.Print(g)
 }

@@ -77,7 +77,7 @@ func TestNoMasterWithoutALeader(t *testing.T) {
 func TestNodeList(t *testing.T) {
 	a, out, errs := clitest.New()
 	nodes := threeNodes()
-	nodes[0].Draining, nodes[0].Load, nodes[0].Zone, nodes[0].SinceSeconds = true, 0.256, "east\x1b", 3700
+	nodes[0].Draining, nodes[0].Zone, nodes[0].SinceSeconds = true, "east\x1b", 3700
 	if err := listNodes(a, nodes); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestNodeList(t *testing.T) {
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "NAME ") || !strings.HasPrefix(lines[1], "a ") || !strings.HasPrefix(lines[2], "b ") {
 		t.Fatalf("listed as\n%s", out)
 	}
-	if got, want := strings.Join(strings.Fields(lines[3]), " "), `c n01 east\x1b alive,draining voter - - 0 B 26% 1h 1m`; got != want {
+	if got, want := strings.Join(strings.Fields(lines[3]), " "), `c n01 east\x1b alive,draining voter - - 0 B 1h 1m`; got != want {
 		t.Errorf("line %q, want %q", got, want)
 	}
 	if f := strings.Fields(lines[1]); f[4] != "leader,master" {

@@ -43,7 +43,7 @@ be changed, locks cannot be acquired, and no master can be elected.`,
   stele raft status --json | jq -r '.servers[] | select(.voter) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.Nodes().RaftStatus(ctx)
 				if err != nil {
 					return err

@@ -18,14 +18,17 @@ const statusLong = `Show whether the node serves requests, the nodes of its clus
 
 The first line begins with healthy, degraded (the node serves, and something needs
 repair or attention) or unhealthy (the node does not serve). The next lines list
-problems, such as unassigned tablets. Tablets that have not been served for 5 seconds
-are counted; the first of them are listed, each with the error of the last attempt to
-load it.
+problems, such as unassigned tablets, nodes that are down, with what to do about them,
+and tables whose quota of bytes is exhausted. Tablets that have not been served for 5
+seconds are counted; the first of them are listed, each with the error of the last
+attempt to load it.
 
 TABLETS are the tablets that METADATA places on a node, REPLICAS the bytes of replicas
-that it holds, UNDER the under-replicated extents that it has to repair. Values that do
-not arrive within 5 seconds, or are being counted after a node has joined or left, are
-shown as ? and listed as unknown.
+that it holds, UNDER the under-replicated extents that it has to repair. P99 LOG is
+the 99th percentile of the times in which its log replicas made appends durable, as
+the commit logs of all nodes saw it in the last quarter of a minute: writes wait for
+the slowest. Values that do not arrive within 5 seconds, or are being counted after a
+node has joined or left, are shown as ? and listed as unknown.
 
 Exit codes: 0 the node serves; 5 it answers but does not serve, or tablets of the
 cluster are not served; 3 it cannot be reached; 7 it did not answer in time. With
@@ -46,8 +49,11 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Example: statusExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !watched && cmd.Flags().Changed("interval") {
+				return cli.Usagef("add --watch", "--interval is the time between two views of --watch")
+			}
 			if !watched {
-				return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 					return showStatus(ctx, a, c, strict)
 				})
 			}
@@ -62,7 +68,7 @@ func statusCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&watched, "watch", false, "show it again and again, until Ctrl-C or while the node cannot be reached")
-	cmd.Flags().DurationVar(&every, "interval", every, "time between two views of --watch")
+	cmd.Flags().Var((*cli.DurationFlag)(&every), "interval", "time between two views of --watch")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
 	return cmd
 }
@@ -91,7 +97,7 @@ func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) 
 // statusJSON is the --json form of the status, with the field names of the data API. Unlike in
 // client.Status, times are in seconds and an unknown number is nil, and the fields are in another order.
 type statusJSON struct {
-	State              string              `json:"state"` // healthy, degraded or unhealthy
+	State              string              `json:"state,omitempty"` // healthy, degraded or unhealthy; empty in a status without the cluster's state
 	Ready              bool                `json:"ready"`
 	Reason             string              `json:"reason,omitempty"`
 	Node               string              `json:"node"`
@@ -161,6 +167,9 @@ func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 	fmt.Fprintf(a.Out, "%s\n", statusSentence(a, s, whole))
 	for _, t := range whole.Problems() {
 		fmt.Fprintf(a.Out, "%s\n", cli.EscapeLines(t))
+	}
+	for _, h := range whole.Hidden {
+		fmt.Fprintf(a.Out, "not shown: %s\n", h)
 	}
 	fmt.Fprintln(a.Out)
 	figures := cli.NewGrid("FIGURE", "VALUE")

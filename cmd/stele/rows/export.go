@@ -32,7 +32,8 @@ newest value. A name that ends in .gz or .zst is compressed.
 
 If PATH is a folder, or ends in a slash, the export has several files, which are written
 at the same time, and export.json, with the families of the table. If it is interrupted,
-the same command continues it.
+the same command continues it. A complete export is not written again. Neither is a file
+that exists, without --force.
 
 Each row is read as a whole, but different rows at different times. To have a table as it
 is now, make a backup, and export what "stele backup restore" makes of it.`
@@ -45,6 +46,7 @@ const exportExample = `  stele export webtable > webtable.jsonl
 // exportFlags are the flags of "stele export".
 type exportFlags struct {
 	out, compression string
+	force            bool
 	parallel         int
 	cells            selection
 	rows             span
@@ -71,6 +73,7 @@ func exportCommand(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "-", "the `PATH` of the file or folder; - is standard output")
+	flags.BoolVar(&f.force, "force", false, "overwrite the file of --out")
 	flags.StringVar(&f.compression, "compress", "zstd", "compression of the files in a folder: zstd, gzip or none")
 	flags.IntVar(&f.parallel, "parallel", min(8, 2*runtime.NumCPU()), "write `N` files of a folder at the same time")
 	f.rows.register(cmd)
@@ -143,6 +146,9 @@ func (e *export) run(ctx context.Context) error {
 
 // file writes one file, or standard output.
 func (e *export) file(ctx context.Context) error {
+	if info, err := os.Stat(e.flags.out); err == nil && info.Mode().IsRegular() && !e.flags.force && e.flags.out != "-" {
+		return cli.Conflictf("name another file, or add --force", "%s exists", e.flags.out)
+	}
 	if format, _ := rowfile.FormatOf(e.flags.out); format == rowfile.CSV {
 		columns, err := e.columns(ctx)
 		if err != nil {
@@ -198,6 +204,8 @@ func (e *export) folder(ctx context.Context) error {
 		return err
 	case m.Table != e.cfg.Table.Name() || m.Options != e.options:
 		return cli.Usagef("name another folder", "%s has an export of %s with other options: %q", dir, m.Table, m.Options)
+	case transfer.Complete(dir, m):
+		return cli.Conflictf("name another folder, or remove this one", "%s is a complete export, which began at %s: nothing was exported", dir, m.Began.Local().Format(time.DateTime))
 	default:
 		e.a.Notef("%s: continuing the export that began at %s", m.Table, m.Began.Local().Format(time.DateTime))
 	}
