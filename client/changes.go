@@ -25,7 +25,8 @@ type ChangePosition struct {
 	Next       uint64
 }
 
-// ChangesFrom selects where Table.Changes begins. The zero value is the time of the first Next.
+// ChangesFrom selects where Table.Changes begins. The zero value is the time of the first Next that finds the stream. Rows that this Next could not
+// reach are read from that time on by a later one, as exactly as the clocks of the client and the servers agree.
 type ChangesFrom struct {
 	// Since is the time of the first change.
 	Since time.Time
@@ -43,6 +44,7 @@ type Changes struct {
 	table     *Table
 	id        uint64 // of the table
 	since     int64  // until a range of rows has a position
+	began     int64  // the first Next
 	until     int64  // 0: there is no end
 	positions []changePosition
 	at        int // the next position to be read
@@ -102,11 +104,17 @@ const changesWait = time.Second
 // Watermark may have risen. Errors: io.EOF after Until, ErrNoTable, api.ErrNoChangeStream, an *api.OutOfRangeError if changes from the position on
 // are not kept any more, and those of Table.Get. After an error, Next may be called again.
 func (c *Changes) Next(ctx context.Context) ([]Change, error) {
+	if c.began == 0 {
+		c.began = time.Now().UnixMicro()
+	}
 	for round := 0; round < 2*len(c.positions); round++ {
 		if c.ended() {
 			return nil, io.EOF
 		}
 		got, err := c.read(ctx)
+		if err != nil {
+			c.failed(err)
+		}
 		if err != nil || len(got) > 0 {
 			c.idle = 0
 			return got, err
@@ -114,6 +122,16 @@ func (c *Changes) Next(ctx context.Context) ([]Change, error) {
 		c.idle++
 	}
 	return nil, nil
+}
+
+// failed keeps the time of the first Next, which was to be the beginning, for rows that it did not reach: they may have changes until a later one does.
+func (c *Changes) failed(err error) {
+	switch {
+	case errors.Is(err, ErrNoTable) || errors.Is(err, api.ErrNoChangeStream): // there are no changes yet
+		c.began = 0
+	case c.isNew():
+		c.since = cmp.Or(c.since, c.began)
+	}
 }
 
 // ended reports whether all changes up to Until were returned. If not, the next position is one that has others.

@@ -4,11 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
 )
 
 // at returns a position.
@@ -124,6 +131,108 @@ func TestJoinRandomTokens(t *testing.T) {
 			if row := fmt.Sprint(row, "x"); nextOf(row, got) != nextOf(row, positions) {
 				t.Fatalf("%+v became %+v: row %s", positions, got, row)
 			}
+		}
+	}
+}
+
+// changeServer has a table of two tablets, divided at "m". Row z of the upper one has a change at one time, with the sequence number 11.
+type changeServer struct {
+	away atomic.Pointer[error] // what the upper tablet answers instead
+	time atomic.Int64          // of the change; 0: it is not made yet
+}
+
+func (x *changeServer) read(c *rpc.Call) {
+	var r api.ReadChangesRequest
+	if err := r.Decode(&c.Params, c.NumParams, nil); err != nil {
+		c.Fail(err)
+		return
+	}
+	if string(r.Start) < "m" {
+		c.Reply(func(e *wire.Encoder) { api.AppendChanges(e, []byte("m"), 5, 0, 0) })
+		return
+	}
+	if err := x.away.Load(); err != nil {
+		c.Fail(api.ToRPC(*err))
+		return
+	}
+	at := x.time.Load()
+	made, next := 0, uint64(11)
+	if at > 0 {
+		if next++; r.Next > 0 && r.Next < next || r.Next == 0 && r.Since > 0 && r.Since <= at {
+			made = 1
+		}
+	}
+	c.Reply(func(e *wire.Encoder) {
+		api.AppendChanges(e, nil, next, 0, made)
+		for range made {
+			api.AppendChange(e, &api.Change{Row: []byte("z"), Seq: 11, Time: at, Mutations: []table.Mutation{table.DeleteRow()}})
+		}
+	})
+}
+
+// changes returns a reader from the time of its first Next on.
+func (x *changeServer) changes(t *testing.T) *Changes {
+	t.Helper()
+	srv, err := rpc.NewServer(rpc.ServerConfig{Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	srv.Handle(api.MethodRoot, rpc.Pooled, func(c *rpc.Call) { c.Reply((&api.RootInfo{}).Append) })
+	srv.Handle(api.MethodReadChanges, rpc.Pooled, x.read)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = srv.Serve(l) }()
+	client, err := Open(t.Context(), l.Addr().String(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	c, err := client.Table("t").Changes(ChangesFrom{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestFirstNextFails (CS1): a reader begins at the time of its first Next, also with the rows of a tablet that does not answer then, unless there is no
+// stream yet.
+func TestFirstNextFails(t *testing.T) {
+	for _, x := range []struct {
+		name         string
+		err          error
+		before, want bool // whether the change was made before the first Next, and is returned
+	}{
+		{"away", api.ErrCorrupt, false, true},
+		{"an earlier change", api.ErrCorrupt, true, false},
+		{"no stream", api.ErrNoChangeStream, false, false},
+		{"no failure", nil, true, false},
+	} {
+		srv := &changeServer{}
+		c := srv.changes(t)
+		if x.err != nil {
+			srv.away.Store(&x.err)
+		}
+		if x.before {
+			srv.time.Store(time.Now().Add(-time.Second).UnixMicro())
+		}
+		if _, err := c.Next(t.Context()); (err == nil) != (x.err == nil) {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		if !x.before {
+			srv.time.Store(time.Now().UnixMicro())
+		}
+		srv.away.Store(nil)
+		if other := c.Token(); x.want { // another reader goes on in its place
+			if err := c.resume(other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := c.Next(t.Context())
+		if err != nil || (len(got) > 0) != x.want {
+			t.Errorf("%s: then %+v, %v", x.name, got, err)
 		}
 	}
 }

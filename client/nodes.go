@@ -13,6 +13,8 @@ type (
 	NodeInfo = api.NodeInfo
 	// Activity is what a node has done lately.
 	Activity = api.Activity
+	// ReplicaTimes are the times of a node's log replicas.
+	ReplicaTimes = api.ReplicaTimes
 	// LogLines are the last lines of a node's log, and LogLine is one of them.
 	LogLines = api.LogLines
 	LogLine  = api.LogLine

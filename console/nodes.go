@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 )
 
 // nodeRow is a node in a table.
@@ -19,6 +20,7 @@ type nodeRow struct {
 	Look                     string // good, warn or bad
 	StateText, Role          string
 	Tablets, Replicas, Under string
+	Log                      string // 99th percentile of its log replicas
 	Disk                     bar
 	Lately                   lately
 	Down                     string // what to do about a node that is down
@@ -35,9 +37,13 @@ func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo, activity map[st
 		n.look()
 		n.Lately = latelyOf(activity[n.ID])
 		n.Tablets, n.Replicas, n.Under = "?", "?", "?"
+		n.Log = "–"
 		if at := slices.IndexFunc(whole.Nodes, func(h health.Node) bool { return h.ID == n.ID }); at >= 0 {
 			h := &whole.Nodes[at]
 			n.Down = h.Problem()
+			if h.LogP99US != nil {
+				n.Log = text.Millis(float64(*h.LogP99US) / 1000)
+			}
 			n.Tablets, n.Replicas, n.Under = orUnknown(h.Tablets), sizeOrUnknown(h.Bytes), orUnknown(h.Under)
 			n.Role = strings.ReplaceAll(health.Role(&client.NodeInfo{Voter: h.Voter, Leader: h.Leader, Master: h.Master}), ",", ", ")
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/activity"
 	"github.com/steledb/stele/node/authz"
@@ -49,6 +50,11 @@ func (n *Node) newOperations() {
 			return 0
 		}
 		return n.tabletServer.Stats().Log.Commits
+	}, Replicas: func() []replog.ReplicaTimes {
+		if !n.life.serving.Load() {
+			return nil
+		}
+		return n.blockStore.Store().ReplicatedLogs().ReplicaTimes()
 	}})
 	n.monitor = monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
 		HTTP: n.cfg.HTTP, Profiles: n.cfg.Profiles, Advertise: n.cfg.Advertise, Transport: func() *certs.Transport { return n.security },

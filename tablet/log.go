@@ -45,6 +45,7 @@ func (l *serverLog) begin(ctx context.Context, next uint64, abandon func(blobfs.
 		BatchBytesMax: int(l.cfg.LogBatchBytes),
 		CommitWait:    l.cfg.OverloadWait,
 		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
+		Slowest:       w.Slowest,
 	})
 	return nil
 }

@@ -40,7 +40,10 @@ type exclusiveWrite struct {
 }
 
 // commitTimes are those of a traced commit.
-type commitTimes struct{ submitted, appended, durable, applied time.Time }
+type commitTimes struct {
+	submitted, appended, durable, applied time.Time
+	slowest                               *string // replica
+}
 
 // report adds the times of a commit to a trace. Times that are zero are unknown.
 func (x *commitTimes) report(r *trace.Record) {
@@ -49,6 +52,7 @@ func (x *commitTimes) report(r *trace.Record) {
 	}
 	r.Extend(trace.LogQueue, x.submitted, x.appended)
 	r.Extend(trace.Replicas, x.appended, x.durable)
+	r.Replica(x.slowest, x.durable.Sub(x.appended))
 	if !x.applied.IsZero() {
 		r.Extend(trace.Apply, x.durable, x.applied)
 	}
@@ -218,7 +222,7 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 // timed records the times of a commit that has ended. The caller of an exclusive write may have stopped waiting, and reports them itself if
 // it has not.
 func (w *write) timed(c *commitlog.Commit) {
-	w.times.appended, w.times.durable = c.AppendBegan, c.AppendEnded
+	w.times.appended, w.times.durable, w.times.slowest = c.AppendBegan, c.AppendEnded, c.Slowest
 	if w.exclusive != nil {
 		w.exclusive.times = w.times
 		return

@@ -72,6 +72,7 @@ func (w *Writer) do(e logproto.Effect) {
 	case logproto.EffectAppend:
 		w.sendFrames(e)
 	case logproto.EffectAcked:
+		w.acknowledged()
 		w.window.acknowledge(e.Pos, w.now(), &w.timer, w.logs.frames)
 	case logproto.EffectSave:
 		w.logs.deps.Work.Go(func() { w.save(e) })

@@ -23,12 +23,14 @@ type link struct {
 	epoch uint64
 	salt  uint64
 	peer  api.Logs
+	times *replicaTime // of the node
 
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	// Guarded by Writer.mu.
 	durable int64 // position up to which the replica is durable
+	sent    int64 // position up to which frames were queued
 	dropped bool  // the writer is about to continue without the replica
 	// slowLogged means that a warning was logged that the replica is slow but kept.
 	slowLogged bool
@@ -47,7 +49,7 @@ type queuedFrame struct {
 }
 
 func newLink(w *Writer, seq uint64, node string, epoch, salt uint64, p api.Logs) *link {
-	l := &link{w: w, key: linkKey{seq, node}, epoch: epoch, salt: salt, peer: p, wake: make(chan struct{}, 1)}
+	l := &link{w: w, key: linkKey{seq, node}, epoch: epoch, salt: salt, peer: p, times: w.logs.times.of(node), wake: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(w.ctx)
 	return l
 }
@@ -108,6 +110,7 @@ func (w *Writer) sendFrames(e logproto.Effect) {
 		}
 		f.shared = f.shared || !local
 		queued = append(queued, queuedFrame{f.b, e.Start, f.pos})
+		l.sent = max(l.sent, f.end)
 	}
 	if local {
 		w.queueLocal(l, queued)
@@ -152,7 +155,7 @@ func (w *Writer) answer(l *link, start, length int64, err error) {
 			w.failed(l.key.seq, l.key.node, err)
 			return
 		}
-		l.durable = max(l.durable, start+length)
+		w.answered(l, start+length)
 		w.m.Durable(l.key.seq, l.key.node, length)
 	})
 }

@@ -48,6 +48,7 @@ type Logs struct {
 	replicas *Replicas
 	frames   *frameBuffers // apart, since package sync refers to pools
 	writers  writers
+	times    replicaTimes
 }
 
 // New returns the logs of a node. cfg is complete, see Config.WithDefaults.

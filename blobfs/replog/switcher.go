@@ -71,6 +71,7 @@ func (x *switcher) checkAppends(now time.Duration) {
 	for _, l := range late {
 		x.w.logs.deps.Logger.Warn("stopped writing a slow log replica", "log", x.w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
 		l.dropped = true
+		x.w.blame(l, now-first.sent)
 		x.w.timer.backOff()
 		x.w.dropSlow(l.key, now)
 	}

@@ -56,6 +56,7 @@ type Writer struct {
 	stats     WriterStats
 
 	weak weakness
+	slowness
 }
 
 // WriterStats counts the work of a writer.
@@ -89,7 +90,7 @@ func (logs *Logs) create(ctx context.Context, server string, id local.ID, highPr
 		salts: map[uint64]uint64{}, links: links{}, opening: openings{},
 	}
 	w.placement = newPlacement(logs, id, highPriority, w.opening)
-	w.switcher.w, w.checker.w = w, w
+	w.switcher.w, w.checker.w, w.slowness.writer = w, w, w
 	_, gen, err := logs.load(ctx, w.path)
 	if err == nil && gen != 0 {
 		err = local.ErrLogExists

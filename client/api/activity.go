@@ -24,6 +24,22 @@ type Activity struct {
 	BytesIn  []int64 `json:"bytes_in"`
 	BytesOut []int64 `json:"bytes_out"`
 	Errors   []int64 `json:"errors"`
+	// LogReplicas are the times of the log replicas on all nodes in the last interval, as this node's commit logs saw them.
+	LogReplicas []ReplicaTimes `json:"log_replicas"`
+}
+
+// ReplicaTimes are the times that the log replicas of a node took to make appends durable, the way there and back included.
+type ReplicaTimes struct {
+	Node    string `json:"node"`    // its id
+	Appends int64  `json:"appends"` // that it answered in the interval
+	// MeanUS and P99US are in µs; -1 if there was no append. The 99th percentile is rounded up to a power of two. It is at least as long as
+	// the oldest append waits that is not answered yet.
+	MeanUS int64 `json:"mean_us"`
+	P99US  int64 `json:"p99_us"`
+}
+
+func (r *ReplicaTimes) fields() fields {
+	return fields{{"node", &r.Node}, {"appends", &r.Appends}, {"mean_us", &r.MeanUS}, {"p99_us", &r.P99US}}
 }
 
 // ActivityIntervalsMax is the number of intervals that a node keeps.
@@ -63,7 +79,7 @@ func (a *Activity) fields() fields {
 	for i, s := range a.Series() {
 		fs = append(fs, field{keys[i], &ints{s, keys[i], ActivityIntervalsMax}})
 	}
-	return fs
+	return append(fs, field{"log_replicas", &list[ReplicaTimes]{all: &a.LogReplicas, fields: (*ReplicaTimes).fields, what: "log replicas", max: nodesMax}})
 }
 
 // Append encodes the result.

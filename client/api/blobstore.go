@@ -45,6 +45,8 @@ type NodeStore struct {
 	// LogUnder is the number of sealed extents of these logs that are under-replicated. They get no new
 	// replicas: the tablets write their data to other files, and then they are removed.
 	LogUnder int64 `json:"log_under_replicated"`
+	// LogTimes are the times of the log replicas on all nodes in the last interval of activity, as this node's commit logs saw them.
+	LogTimes []ReplicaTimes `json:"log_times"`
 	// Quarantined and QuarantinedBytes are the garbage that waits for removal. Alarm is why the
 	// search for garbage is stopped, or empty.
 	Quarantined      int64  `json:"quarantined"`
@@ -93,6 +95,7 @@ func (n *NodeStore) fields() fields {
 		{"copied", &n.Copied}, {"copied_bytes", &n.CopiedBytes}, {"surplus", &n.Surplus}, {"trimmed", &n.Trimmed},
 		{"rotten", &n.Corrupt}, {"healed", &n.Healed}, {"unhealed", &n.Unhealed}, {"logs", &n.Logs}, {"log_replicas", &n.LogReplicas},
 		{"log_under_replicated", &n.LogUnder},
+		{"log_times", &list[ReplicaTimes]{all: &n.LogTimes, fields: (*ReplicaTimes).fields, what: "times of log replicas", max: nodesMax}},
 		{"quarantined", &n.Quarantined}, {"quarantined_bytes", &n.QuarantinedBytes}, {"alarm", &n.Alarm},
 		{"sweeps", &n.Sweeps}, {"sweeps_failed", &n.SweepsFailed}, {"sweep_round", &n.SweepRound}, {"swept_ms", (*millis)(&n.SweptAt)},
 		{"swept_found", &n.SweptFound}, {"swept_aside", &n.SweptAside}, {"swept_removed", &n.SweptRemoved},

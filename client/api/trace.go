@@ -46,6 +46,8 @@ type TraceStage struct {
 	After time.Duration `json:"-"` // from the request's arrival to the first time in the stage
 	Took  time.Duration `json:"-"` // the sum of all times
 	Times int64         `json:"times"`
+	// Node is, of the stage "log replicas", the id of the node whose replica was the last; empty otherwise, or if it is unknown.
+	Node string `json:"node,omitempty"`
 }
 
 // TraceCount is how many of something a request looked at.
@@ -73,7 +75,7 @@ func (t *Trace) fields() fields {
 }
 
 func (s *TraceStage) fields() fields {
-	return fields{{"name", &s.Name}, {"after_s", &s.After}, {"took_s", &s.Took}, {"times", &s.Times}}
+	return fields{{"name", &s.Name}, {"after_s", &s.After}, {"took_s", &s.Took}, {"times", &s.Times}, {"node", &s.Node}}
 }
 
 func (c *TraceCount) fields() fields { return fields{{"name", &c.Name}, {"n", &c.N}} }

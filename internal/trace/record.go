@@ -69,6 +69,7 @@ type Record struct {
 	counters [counterCount]int32
 	summed   [sums]summed
 	extended [stageCount - sums]extended
+	replica  replica
 }
 
 // summed is the sum of a request's times in one stage. first is in µs after the arrival; 32 bits suffice for half an hour, and for the counts.
@@ -179,6 +180,32 @@ func (r *Record) Extend(s Stage, began, ended time.Time) {
 	}
 	for old := x.last.Load(); last > old && !x.last.CompareAndSwap(old, last); old = x.last.Load() {
 	}
+}
+
+// replica is the log replica for which a request waited longest. It is used by several goroutines.
+type replica struct {
+	took atomic.Int64 // ns
+	node atomic.Pointer[string]
+}
+
+// Replica records the log replica for which an append to the commit log waited, and how long. The one of the longest wait is kept. A nil node is
+// unknown; it must not change otherwise.
+func (r *Record) Replica(node *string, took time.Duration) {
+	if r == nil || node == nil {
+		return
+	}
+	if x := &r.replica; x.node.Load() == nil || int64(took) > x.took.Load() {
+		x.took.Store(int64(took))
+		x.node.Store(node)
+	}
+}
+
+// SlowestReplica returns the node of the log replica for which the request waited longest; empty if there is none.
+func (r *Record) SlowestReplica() string {
+	if node := r.replica.node.Load(); node != nil {
+		return *node
+	}
+	return ""
 }
 
 // Count adds to a counter.

@@ -103,3 +103,21 @@ func TestSampling(t *testing.T) {
 		}
 	}
 }
+
+// The log replica of the longest wait is kept.
+func TestSlowestReplica(t *testing.T) {
+	a, b := "a", "b"
+	var r Record
+	r.Begin(time.Now(), false)
+	if got := r.SlowestReplica(); got != "" {
+		t.Errorf("none: %q", got)
+	}
+	r.Replica(nil, time.Hour)
+	r.Replica(&a, time.Second)
+	r.Replica(&b, 2*time.Second)
+	r.Replica(&a, time.Millisecond)
+	if got := r.SlowestReplica(); got != "b" {
+		t.Errorf("slowest: %q", got)
+	}
+	(*Record)(nil).Replica(&a, time.Second)
+}

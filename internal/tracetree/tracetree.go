@@ -19,7 +19,12 @@ type Span struct {
 	Node, NodeID string
 	Depth        int           // below the root, as set by Tree
 	After        time.Duration // from the first arrival of a request of the trace, by the clocks of the nodes, as set by Tree
+
+	names map[string]string // of nodes by id
 }
+
+// NameOf returns the name of a node, or its id if the node is not known.
+func (s Span) NameOf(id string) string { return cmp.Or(s.names[id], id) }
 
 // Gather returns the requests of a trace from all nodes, or of all traces if id is empty, the newest first. unknown are the nodes that did not
 // answer, with the reason. Errors: client.ErrPermission, and those of Nodes.List.
@@ -30,6 +35,10 @@ func Gather(ctx context.Context, c *client.Client, id string) (spans []Span, unk
 	}
 	var mu sync.Mutex
 	var active sync.WaitGroup
+	names := map[string]string{}
+	for i := range nodes {
+		names[nodes[i].ID] = health.NameOf(&nodes[i])
+	}
 	for i := range nodes {
 		n := &nodes[i]
 		active.Go(func() {
@@ -43,7 +52,7 @@ func Gather(ctx context.Context, c *client.Client, id string) (spans []Span, unk
 				err = failed
 			}
 			for _, t := range traces {
-				spans = append(spans, Span{Trace: t, Node: health.NameOf(n), NodeID: n.ID})
+				spans = append(spans, Span{Trace: t, Node: health.NameOf(n), NodeID: n.ID, names: names})
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/authz"
@@ -34,12 +35,16 @@ type Config struct {
 	// RPC returns the counters of the node's port, and Commits the number of changes made durable; both only grow.
 	RPC     func() rpc.Stats
 	Commits func() int64
+	// Replicas returns the times of log replicas; nil: there are none.
+	Replicas func() []replog.ReplicaTimes
 }
 
 // Service keeps the node's activity.
 type Service struct {
 	Config
 	last counters // of Run
+	// replicas are the times at the end of the last interval, by node. Of Run.
+	replicas map[string]replog.ReplicaTimes
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -70,14 +75,17 @@ func (s *Service) kept() *api.Activity {
 	for _, series := range a.Series() {
 		*series = slices.Clone(*series)
 	}
+	a.LogReplicas = slices.Clone(a.LogReplicas)
 	return &a
 }
 
 // Run reads the counters at the end of each interval until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	s.last = s.read()
+	s.addReplicas()
 	for timing.Sleep(ctx, interval) == nil {
 		s.add(s.read(), time.Now())
+		s.addReplicas()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
@@ -71,4 +72,24 @@ func TestSums(t *testing.T) {
 			t.Errorf("%v: %+v", err, got)
 		}
 	})
+}
+
+// TestReplicaTimes: log replicas have the times of the last interval only, and the wait for an answer that has not come counts.
+func TestReplicaTimes(t *testing.T) {
+	now := []replog.ReplicaTimes{{Node: "a", Appends: 7, Total: 7 * time.Second}}
+	s := New(Config{Replicas: func() []replog.ReplicaTimes { return slices.Clone(now) }})
+	s.addReplicas()
+	now[0].Appends, now[0].Total = 107, now[0].Total+100*time.Millisecond
+	now[0].Latency[10] += 98
+	now[0].Latency[11] += 2
+	now = append(now, replog.ReplicaTimes{Node: "b", Oldest: 3 * time.Second}, replog.ReplicaTimes{Node: "c"})
+	s.addReplicas()
+	want := []api.ReplicaTimes{{Node: "a", Appends: 100, MeanUS: 1000, P99US: 2048}, {Node: "b", MeanUS: -1, P99US: 3_000_000}}
+	if got := s.LogReplicas(); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	s.addReplicas()
+	if got := s.LogReplicas(); !slices.Equal(got, want[1:]) {
+		t.Errorf("without an append since: %+v", got)
+	}
 }

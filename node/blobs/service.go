@@ -47,6 +47,8 @@ type Config struct {
 	Roots       *roots.Reader
 	// SweepDelay is the time between becoming master and the first garbage collection, which is less urgent than other work. Zero means 10 min.
 	SweepDelay time.Duration
+	// LogTimes returns the times of log replicas, as this node's commit logs saw them.
+	LogTimes func() []api.ReplicaTimes
 }
 
 // Service stores files for users, checks and reports the block store, and on the master collects its garbage.

@@ -74,6 +74,7 @@ func (bs *Service) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeS
 	}
 	x.Logs, x.LogReplicas = OpenLogs(store)
 	x.LogUnder = UnderLogs(store)
+	x.LogTimes = bs.LogTimes()
 	bs.addSweep(ctx, store, &x)
 	return x
 }

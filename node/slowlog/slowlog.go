@@ -2,6 +2,7 @@ package slowlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -119,8 +120,13 @@ func addTrace(t *api.Trace, r *trace.Record) {
 	}
 	t.Trace, t.Span, t.Tablet = id.String(), trace.NewSpanID().String(), r.FirstTablet()
 	r.Stages(func(s trace.Stage, first, took time.Duration, times int64) {
-		t.Stages = append(t.Stages, api.TraceStage{Name: s.String(), After: first, Took: took, Times: times})
+		x := api.TraceStage{Name: s.String(), After: first, Took: took, Times: times}
+		if s == trace.Replicas {
+			x.Node = r.SlowestReplica()
+		}
+		t.Stages = append(t.Stages, x)
 	})
+	slices.SortStableFunc(t.Stages, func(a, b api.TraceStage) int { return cmp.Compare(a.After, b.After) })
 	r.Counters(func(c trace.Counter, n int64) { t.Counts = append(t.Counts, api.TraceCount{Name: c.String(), N: n}) })
 }
 

@@ -60,6 +60,8 @@ type Commit struct {
 
 	// AppendBegan and AppendEnded are when the batch with the record was appended to the log blob; zero if it was not.
 	AppendBegan, AppendEnded time.Time
+	// Slowest is the replica that the append waited for; nil if it is unknown.
+	Slowest *string
 
 	First uint64 // assigned by the log: the first sequence number
 	Time  int64  // assigned by Stamp, µs
@@ -79,6 +81,9 @@ type Config struct {
 	// Retryable reports whether a failed append left the log unchanged, as on a full disk. Such a
 	// batch fails alone, with the append's error. Nil means never.
 	Retryable func(error) bool
+
+	// Slowest, if not nil, returns the name of the replica that the last append waited for; nil if it is unknown. It is called after each append.
+	Slowest func() *string
 }
 
 // Log is an open commit log. It is safe for concurrent use.
@@ -121,6 +126,7 @@ type batch struct {
 	err     error
 
 	began, ended time.Time // of the append
+	slowest      *string
 }
 
 // checkOrder asserts that the batch's records have ascending sequence numbers.
@@ -354,6 +360,9 @@ func (l *Log) append(b *batch) error {
 	pos, err := l.appender.Append(l.ctx, b.buf)
 	l.stats.appending.Store(0)
 	b.began, b.ended = start, time.Now()
+	if l.cfg.Slowest != nil {
+		b.slowest = l.cfg.Slowest()
+	}
 	l.stats.appendNanos.Add(int64(b.ended.Sub(start)))
 	if err != nil {
 		if l.cfg.Retryable(err) {
@@ -386,7 +395,7 @@ func (l *Log) apply() {
 			moment.Pass("commits are durable", "")
 			for i, c := range b.commits {
 				b.commits[i] = nil
-				c.AppendBegan, c.AppendEnded = b.began, b.ended
+				c.AppendBegan, c.AppendEnded, c.Slowest = b.began, b.ended, b.slowest
 				c.Done(c, b.err)
 			}
 			l.mu.Lock()

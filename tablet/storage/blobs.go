@@ -61,6 +61,8 @@ type LogWriter interface {
 	// Full returns a blobfs.ErrDiskFull if appends are blocked because no disk has space for the
 	// log to continue elsewhere, and nil otherwise.
 	Full() error
+	// Slowest returns the node whose replica the last append waited for; nil if it is unknown.
+	Slowest() *string
 	// Close ends writing. Appended data is kept.
 	Close() error
 }

@@ -92,6 +92,14 @@ func (l *LogBlob) Weak() int64 {
 	return 0
 }
 
+// Slowest implements LogWriter.
+func (l *LogBlob) Slowest() *string {
+	if w := l.w.Load(); w != nil {
+		return (*w).Slowest()
+	}
+	return nil
+}
+
 // Full implements LogWriter.
 func (l *LogBlob) Full() error {
 	if w := l.w.Load(); w != nil {

@@ -73,6 +73,9 @@ type localLog struct{ *blobfs.LogWriter }
 
 func (localLog) Weak() int64 { return 0 }
 
+// Slowest implements LogWriter. There is one disk.
+func (localLog) Slowest() *string { return nil }
+
 // Full implements LogWriter. An append that finds no space fails at once.
 func (localLog) Full() error { return nil }
 

@@ -27,7 +27,7 @@ func jsonOf(x *health.Cluster) *clusterJSON {
 // gridOf returns the table of nodes.
 func gridOf(x *health.Cluster) *cli.Grid {
 	counted := func(n int64) cli.Number { return cli.Count(n) }
-	g := cli.NewGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER")
+	g := cli.NewGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "P99 LOG")
 	orUnknown := func(n *int64, format func(int64) cli.Number) cli.Number {
 		if n == nil {
 			return "?"
@@ -44,7 +44,7 @@ func gridOf(x *health.Cluster) *cli.Grid {
 			state += ", draining"
 		}
 		role := health.Role(&client.NodeInfo{Voter: n.Voter, Leader: n.Leader, Master: n.Master})
-		g.Add(n.Name, state, role, orUnknown(n.Tablets, counted), orUnknown(n.Bytes, cli.Size), orUnknown(n.Under, counted))
+		g.Add(n.Name, state, role, orUnknown(n.Tablets, counted), orUnknown(n.Bytes, cli.Size), orUnknown(n.Under, counted), usText(n.LogP99US))
 	}
 	return g
 }

@@ -22,7 +22,9 @@ requests, and memory. On a terminal the view is replaced every two seconds until
 READS are rows read by key, SCANS batches of scans, and COMMITS changes made durable, a
 second since the last view; those of the first view are of a second. P99 READ and P99
 WRITE are the 99th percentiles of the last quarter of a minute, rounded up to a power of
-two. WAITS are writes a second that waited for memory, or were rejected for lack of it.
+two. P99 LOG is that of the times in which the log replicas on the node made appends
+durable, as the commit logs of all nodes saw it: writes to any node wait for the slowest
+replica. WAITS are writes a second that waited for memory, or were rejected for lack of it.
 The console has the last hour as charts.
 
 --hot adds the tablets with the most operations on rows since the minute before, of the
@@ -73,6 +75,7 @@ type topJSON struct {
 	Waits      float64  `json:"waits_per_s"`
 	ReadP99MS  *float64 `json:"read_p99_ms"`
 	WriteP99MS *float64 `json:"write_p99_ms"`
+	LogP99MS   *float64 `json:"log_p99_ms"` // of its log replicas, as all nodes saw them
 	Tablets    int64    `json:"tablets"`
 	Memtables  int64    `json:"memtable_bytes"`
 	Cache      int64    `json:"cache_bytes"`
@@ -161,8 +164,19 @@ func askNodes(ctx context.Context, c *client.Client) (map[string]*nodeView, erro
 
 // topLines returns the lines of all nodes, by name.
 func topLines(last, now map[string]*nodeView) (lines []topJSON) {
+	var seen [][]client.ReplicaTimes
+	for _, v := range now {
+		if v.activity != nil {
+			seen = append(seen, v.activity.LogReplicas)
+		}
+	}
+	p99 := health.LogP99(seen...)
 	for id, v := range now {
-		lines = append(lines, topLine(last[id], v))
+		l := topLine(last[id], v)
+		if us, ok := p99[id]; ok {
+			l.LogP99MS = lastMS([]int64{us})
+		}
+		lines = append(lines, l)
 	}
 	slices.SortFunc(lines, func(x, y topJSON) int { return strings.Compare(x.Node+x.ID, y.Node+y.ID) })
 	return lines
@@ -209,7 +223,7 @@ func printTop(a *cli.App, lines []topJSON) error {
 		}
 		return nil
 	}
-	g := cli.NewGrid("NODE", "STATE", "READS/S", "SCANS/S", "COMMITS/S", "P99 READ", "P99 WRITE", "WAITS/S", "TABLETS", "MEMTABLES", "CACHES")
+	g := cli.NewGrid("NODE", "STATE", "READS/S", "SCANS/S", "COMMITS/S", "P99 READ", "P99 WRITE", "P99 LOG", "WAITS/S", "TABLETS", "MEMTABLES", "CACHES")
 	var sum topJSON
 	for i := range lines {
 		l := &lines[i]
@@ -217,6 +231,7 @@ func printTop(a *cli.App, lines []topJSON) error {
 		sum.Reads, sum.Scans, sum.Commits, sum.Waits = sum.Reads+l.Reads, sum.Scans+l.Scans, sum.Commits+l.Commits, sum.Waits+l.Waits
 		sum.Tablets, sum.Memtables, sum.Cache = sum.Tablets+l.Tablets, sum.Memtables+l.Memtables, sum.Cache+l.Cache
 		sum.ReadP99MS, sum.WriteP99MS = slower(sum.ReadP99MS, l.ReadP99MS), slower(sum.WriteP99MS, l.WriteP99MS)
+		sum.LogP99MS = slower(sum.LogP99MS, l.LogP99MS)
 	}
 	if len(lines) > 1 {
 		sum.Node = "all"
@@ -232,11 +247,11 @@ func addTop(g *cli.Grid, l *topJSON) {
 			state = "no answer"
 		}
 		none := cli.Number("?")
-		g.Add(l.Node, state, none, none, none, none, none, none, none, none, none)
+		g.Add(l.Node, state, none, none, none, none, none, msText(l.LogP99MS), none, none, none, none)
 		return
 	}
 	rate := func(r float64) cli.Number { return cli.Count(int64(r + 0.5)) }
-	g.Add(l.Node, l.State, rate(l.Reads), rate(l.Scans), rate(l.Commits), msText(l.ReadP99MS), msText(l.WriteP99MS), rate(l.Waits), cli.Count(l.Tablets), cli.Size(l.Memtables), cli.Size(l.Cache))
+	g.Add(l.Node, l.State, rate(l.Reads), rate(l.Scans), rate(l.Commits), msText(l.ReadP99MS), msText(l.WriteP99MS), msText(l.LogP99MS), rate(l.Waits), cli.Count(l.Tablets), cli.Size(l.Memtables), cli.Size(l.Cache))
 }
 
 func slower(a, b *float64) *float64 {
@@ -244,6 +259,14 @@ func slower(a, b *float64) *float64 {
 		return b
 	}
 	return a
+}
+
+// usText returns a time in µs.
+func usText(us *int64) cli.Number {
+	if us == nil {
+		return "-"
+	}
+	return msText(lastMS([]int64{*us}))
 }
 
 func msText(ms *float64) cli.Number {

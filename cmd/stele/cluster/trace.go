@@ -156,6 +156,8 @@ func traceGrid(spans []tracetree.Span) *cli.Grid {
 			about := ""
 			if x.Name == trace.Disk.String() {
 				about = "blocks that no cache had"
+			} else if x.Node != "" {
+				about = "the last was " + s.NameOf(x.Node)
 			}
 			g.Add(indent+"  · "+x.Name, "", millis(x.After), millis(x.Took), cli.Count(x.Times), about)
 		}

@@ -1,0 +1,74 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+)
+
+// A node's log replicas are slow if they take slowLogLeast or more, and slowLogRatio times as long as those of the median node.
+const (
+	slowLogLeast = 200 * time.Millisecond
+	slowLogRatio = 8
+)
+
+// LogP99 returns the 99th percentile of the times of each node's log replicas in µs, by its id: the median of what the nodes saw. A slow node
+// sees all others slow, and all see it slow: the median differs.
+func LogP99(seen ...[]client.ReplicaTimes) map[string]int64 {
+	all := map[string][]int64{}
+	for _, times := range seen {
+		for i := range times {
+			all[times[i].Node] = append(all[times[i].Node], times[i].P99US)
+		}
+	}
+	p99 := map[string]int64{}
+	for node, times := range all {
+		p99[node] = median(times)
+	}
+	return p99
+}
+
+// median returns the median of some numbers, of two the lower one.
+func median(all []int64) int64 {
+	slices.Sort(all)
+	return all[(len(all)-1)/2]
+}
+
+// addLogTimes adds what the nodes saw of each other's log replicas.
+func (x *Cluster) addLogTimes(s *client.StoreStatus) {
+	var seen [][]client.ReplicaTimes
+	for i := range s.Nodes {
+		seen = append(seen, s.Nodes[i].LogTimes)
+	}
+	p99 := LogP99(seen...)
+	for i := range x.Nodes {
+		if us, ok := p99[x.Nodes[i].ID]; ok {
+			x.Nodes[i].LogP99US = &us
+		}
+	}
+}
+
+// slowLogs returns a line for each node whose log replicas are much slower than those of others: writes to all nodes wait for them.
+func (x *Cluster) slowLogs() (lines []string) {
+	var times []int64
+	for i := range x.Nodes {
+		if t := x.Nodes[i].LogP99US; t != nil {
+			times = append(times, *t)
+		}
+	}
+	if len(times) < 2 {
+		return nil
+	}
+	usual := median(times)
+	for i := range x.Nodes {
+		n := &x.Nodes[i]
+		if t := n.LogP99US; n.State == api.NodeAlive && t != nil && *t >= slowLogLeast.Microseconds() && *t >= slowLogRatio*usual {
+			us := func(n int64) time.Duration { return (time.Duration(n) * time.Microsecond).Round(10 * time.Microsecond) }
+			lines = append(lines, fmt.Sprintf("the log replicas of node %s are slow: 99%% of appends within %v, on the median node %v; writes to all nodes may wait for its disk, processor or network", n.Name, us(*t), us(usual)))
+		}
+	}
+	return lines
+}
