@@ -35,6 +35,7 @@ type Config struct {
 // Log keeps slow and sampled requests. It is safe for concurrent use.
 type Log struct {
 	Config
+	failures failures
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -152,6 +153,7 @@ func (l *Log) Requests() *api.SlowRequests {
 	defer l.mu.Unlock()
 	s := &api.SlowRequests{Node: l.Node, Threshold: l.Threshold, Total: l.mu.slow.total}
 	l.mu.slow.each(func(t *api.Trace) { s.Requests = append(s.Requests, t.SlowRequest) })
+	s.Errors = l.failures.counts(time.Now())
 	return s
 }
 

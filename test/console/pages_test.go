@@ -62,7 +62,20 @@ func TestTracePage(t *testing.T) {
 	if err := c.admin.Table("web").Apply(ctx, client.NewRowMutation("<b>row").Set("f:q", nil)); err != nil {
 		t.Fatal(err)
 	}
-	c.visitor(nil).get("/traces/"+traceID).want(t, http.StatusOK, "mutate", `<a href="/tables/web">`, "&lt;b&gt;row", "requested", "log replicas", "b7ad6b7169203331", "rows", "!<b>row")
+	c.visitor(nil).get("/traces/"+traceID).want(t, http.StatusOK, "mutate", `<a href="/tables/web">`, "&lt;b&gt;row", "requested", "log replicas", "b7ad6b7169203331", "rows", "the last was <a href=\"/nodes/"+c.node.ID()+`">`, "!<b>row")
+	c.visitor(nil).get("/requests").want(t, http.StatusOK, `<a href="/traces/`+traceID, "No request failed")
+}
+
+// TestErrors: requests that failed are on the page of requests, and their messages are text.
+func TestErrors(t *testing.T) {
+	c := startOpen(t)
+	c.create("web")
+	for range 2 {
+		if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation("r").Set("<b>none:q", nil)); err == nil {
+			t.Fatal("a family that does not exist was written")
+		}
+	}
+	c.visitor(nil).get("/requests").want(t, http.StatusOK, `<td class="n">2</td><th scope="row">family_not_found</th><td>mutate</td><td>web</td>`, "!<b>none")
 }
 
 // TestHostileRows: row keys, columns and values are text, whatever they have in them.
