@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -24,7 +25,8 @@ type ChangePosition struct {
 	Next       uint64
 }
 
-// ChangesFrom selects where Table.Changes begins. The zero value is the time of the first Next.
+// ChangesFrom selects where Table.Changes begins. The zero value is the time of the first Next that finds the stream. Rows that this Next could not
+// reach are read from that time on by a later one, as exactly as the clocks of the client and the servers agree.
 type ChangesFrom struct {
 	// Since is the time of the first change.
 	Since time.Time
@@ -42,6 +44,7 @@ type Changes struct {
 	table     *Table
 	id        uint64 // of the table
 	since     int64  // until a range of rows has a position
+	began     int64  // the first Next
 	until     int64  // 0: there is no end
 	positions []changePosition
 	at        int // the next position to be read
@@ -101,11 +104,17 @@ const changesWait = time.Second
 // Watermark may have risen. Errors: io.EOF after Until, ErrNoTable, api.ErrNoChangeStream, an *api.OutOfRangeError if changes from the position on
 // are not kept any more, and those of Table.Get. After an error, Next may be called again.
 func (c *Changes) Next(ctx context.Context) ([]Change, error) {
+	if c.began == 0 {
+		c.began = time.Now().UnixMicro()
+	}
 	for round := 0; round < 2*len(c.positions); round++ {
 		if c.ended() {
 			return nil, io.EOF
 		}
 		got, err := c.read(ctx)
+		if err != nil {
+			c.failed(err)
+		}
 		if err != nil || len(got) > 0 {
 			c.idle = 0
 			return got, err
@@ -113,6 +122,16 @@ func (c *Changes) Next(ctx context.Context) ([]Change, error) {
 		c.idle++
 	}
 	return nil, nil
+}
+
+// failed keeps the time of the first Next, which was to be the beginning, for rows that it did not reach: they may have changes until a later one does.
+func (c *Changes) failed(err error) {
+	switch {
+	case errors.Is(err, ErrNoTable) || errors.Is(err, api.ErrNoChangeStream): // there are no changes yet
+		c.began = 0
+	case c.isNew():
+		c.since = cmp.Or(c.since, c.began)
+	}
 }
 
 // ended reports whether all changes up to Until were returned. If not, the next position is one that has others.
@@ -241,8 +260,8 @@ func (c *Changes) TokenAfter(n int) string {
 	return c.tokenOf(slices.Concat(c.positions[:c.last], parts, c.positions[c.last+1:]))
 }
 
-// JoinChangeTokens returns a token for a reader of the rows of all tokens, which are of one table. If ranges overlap, rows of both are read at the
-// position of the higher one. The error is ErrBadToken.
+// JoinChangeTokens returns a token for a reader of the rows of all tokens, which are of one table. Rows of several tokens are read from the
+// earliest of their positions on. The error is ErrBadToken.
 func JoinChangeTokens(tokens ...string) (string, error) {
 	var all Changes
 	for i, token := range tokens {
@@ -259,17 +278,71 @@ func JoinChangeTokens(tokens ...string) (string, error) {
 		all.id, all.since = one.id, one.since
 		all.positions = append(all.positions, one.positions...)
 	}
-	slices.SortFunc(all.positions, func(a, b changePosition) int { return bytes.Compare(a.Start, b.Start) })
-	for i := 1; i < len(all.positions); i++ {
-		before, p := &all.positions[i-1], &all.positions[i]
-		if len(before.End) == 0 || bytes.Compare(before.End, p.Start) > 0 {
-			before.End = p.Start
-		}
-	}
+	all.positions = disjoint(all.positions, all.since)
 	if !all.ordered() {
 		return "", ErrBadToken
 	}
 	return all.Token(), nil
+}
+
+// disjoint returns positions in the order of their rows. Rows with several positions, of readers that begin at since, have the earliest one.
+func disjoint(positions []changePosition, since int64) (all []changePosition) {
+	slices.SortFunc(positions, func(a, b changePosition) int { return cmp.Compare(startOf(&a, since), startOf(&b, since)) })
+	keys := boundaries(positions)
+	at := make([]*changePosition, len(keys)) // the position of the rows above a key, up to the next one
+	free := make([]int, len(keys)+1)         // leads to the first row without a position
+	for i := range free {
+		free[i] = i
+	}
+	firstFree := func(i int) int {
+		for free[i] != i {
+			free[i] = free[free[i]]
+			i = free[i]
+		}
+		return i
+	}
+	for i := range positions {
+		p, end := &positions[i], len(keys)
+		if len(p.End) > 0 {
+			end, _ = slices.BinarySearchFunc(keys, p.End, bytes.Compare)
+		}
+		first, _ := slices.BinarySearchFunc(keys, p.Start, bytes.Compare)
+		for k := firstFree(first); k < end; k = firstFree(k) {
+			at[k], free[k] = p, k+1
+		}
+	}
+	for k, p := range at {
+		if p == nil { // rows of none of them
+			continue
+		}
+		if k == 0 || at[k-1] != p {
+			all = append(all, changePosition{ChangePosition: ChangePosition{Start: keys[k], Next: p.Next}})
+		}
+		if all[len(all)-1].End = nil; k+1 < len(keys) {
+			all[len(all)-1].End = keys[k+1]
+		}
+	}
+	return all
+}
+
+// boundaries returns the keys at which ranges of rows begin or end, in order.
+func boundaries(positions []changePosition) (keys [][]byte) {
+	for i := range positions {
+		keys = append(keys, positions[i].Start)
+		if end := positions[i].End; len(end) > 0 {
+			keys = append(keys, end)
+		}
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	return slices.CompactFunc(keys, bytes.Equal)
+}
+
+// startOf returns the order in which positions of readers that begin at since come. Without since, a reader that has read nothing begins last: at its first Next.
+func startOf(p *changePosition, since int64) uint64 {
+	if since == 0 {
+		return p.Next - 1
+	}
+	return p.Next
 }
 
 // isNew reports whether a range of rows has no position yet.

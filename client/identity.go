@@ -38,6 +38,15 @@ func identityRejected(err error) bool {
 		errors.Is(err, pki.ErrOtherCluster) || errors.Is(err, pki.ErrUntrusted) || errors.Is(err, pki.ErrNotNode)
 }
 
+// NotRPC reports whether a dial failed because another protocol is spoken at the address: it may be another port of a node.
+func NotRPC(err error) bool {
+	if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+		h := plain.RecordHeader
+		return string(h[:]) == "HTTP/" || h[0] == 0 && h[3] == 4 // HTTP/1, or the settings with which a server of HTTP/2 begins
+	}
+	return errors.Is(err, rpc.ErrPreamble)
+}
+
 // secured returns a dialer that uses plain, connects only to nodes of the cluster, and
 // authenticates the client if it has a certificate. Without an identity it returns plain.
 func (c Config) secured(plain func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {

@@ -52,12 +52,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return err
 	}
 	n.members.Publish()
-	return n.locks.UntilLeader(ctx, func(ctx context.Context) error {
-		if err := n.removed.Check(ctx, n.self.ID()); err != nil {
-			return err
-		}
-		return n.members.Register(ctx)
-	})
+	return n.locks.UntilLeader(ctx, n.members.Register)
 }
 
 // foundCluster writes what makes the lock service that of a cluster. It may be repeated.

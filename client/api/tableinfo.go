@@ -11,7 +11,7 @@ import (
 type TableInfo struct {
 	Schema  *table.Schema
 	Tablets []TabletInfo
-	// SizesHidden means that the caller does not administer the table and may not see its sizes:
+	// SizesHidden means that the caller may not see the sizes of the table, as one without admin on it and read on the cluster:
 	// tablets have no groups, and MemtableBytes is 0.
 	SizesHidden bool
 }

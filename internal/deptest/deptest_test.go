@@ -150,7 +150,7 @@ var services = map[string][]string{
 	"disks":        {"identity"},
 	"lockclient":   {"gossip", "identity", "metric", "namespace"},
 	"lockserver":   {"authz", "metric", "namespace", "reply"},
-	"members":      {"formation", "gossip", "identity", "metric", "namespace"},
+	"members":      {"formation", "gossip", "identity", "metric", "namespace", "removal"},
 	"method":       {"authz", "reply"},
 	"quorum":       {"gossip"},
 	"roots":        {"backup", "metarows", "namespace"},

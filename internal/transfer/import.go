@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,8 @@ type ImportConfig struct {
 	Workers, BatchRows, BatchBytes int
 	// RetryFor is how long a batch is repeated that fails with an error that may pass.
 	RetryFor time.Duration
-	// Reject is called for each row that is not valid, or that the table does not accept, by one goroutine at a time. Its error ends the import.
+	// Reject is called for each row that is not valid, or that the table does not accept, by one goroutine at a time. Its error ends the import; if it
+	// returns several, because batches are in flight, the import returns that of the first line.
 	Reject func(item *rowfile.Item, err error) error
 }
 
@@ -63,8 +65,13 @@ type importer struct {
 		sync.Mutex                 // held during Reject
 		ended      map[int64]int64 // the last line of batches that have ended, by number, behind one that has not
 		next       int64           // the first batch that has not ended
+		fatal      error           // the error of Reject for the first line with one, or nil
+		fatalLine  int64
 	}
 }
+
+// errFatal means that Reject has returned an error, which is in importer.mu.
+var errFatal = errors.New("a row ended the import")
 
 // inFlightMax bounds the bytes in flight. A larger batch, of one large row, is alone.
 const inFlightMax = 128 << 20
@@ -94,13 +101,22 @@ func Import(ctx context.Context, cfg ImportConfig, progress *Progress) error {
 		defer close(batches)
 		return im.read(ctx, batches)
 	})
-	return group.Wait()
+	err := group.Wait()
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if err == nil {
+		err = im.mu.fatal
+	}
+	return err
 }
 
 // read divides the file into batches.
 func (im *importer) read(ctx context.Context, batches chan<- *batch) error {
 	b := &batch{}
 	for {
+		if im.endedBefore(b.last) {
+			return nil
+		}
 		var item rowfile.Item
 		err := im.Source.Next(&item)
 		var bad *rowfile.LineError
@@ -108,8 +124,8 @@ func (im *importer) read(ctx context.Context, batches chan<- *batch) error {
 		case errors.Is(err, io.EOF):
 			return im.send(ctx, b, batches)
 		case errors.As(err, &bad) && item.Line > im.From:
-			if err := im.reject(&item, err); err != nil {
-				return err
+			if im.reject(&item, err) != nil { // a row before it may be bad, too
+				return im.send(ctx, b, batches)
 			}
 			continue
 		case errors.As(err, &bad) || err == nil && item.Line <= im.From:
@@ -149,10 +165,18 @@ func (im *importer) send(ctx context.Context, b *batch, batches chan<- *batch) e
 func (im *importer) work(ctx context.Context, batches <-chan *batch) error {
 	w := worker{im: im}
 	for b := range batches {
-		if err := w.apply(ctx, b); err != nil {
-			return err
+		err := errFatal
+		if !im.endedBefore(b.items[0].Line) {
+			err = w.apply(ctx, b)
 		}
-		im.end(b)
+		switch {
+		case errors.Is(err, errFatal):
+			im.inFlight.Release(b.weight())
+		case err != nil:
+			return err
+		default:
+			im.end(b)
+		}
 	}
 	return nil
 }
@@ -179,7 +203,21 @@ func (im *importer) reject(item *rowfile.Item, err error) error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.progress.Rejected.Add(1)
-	return im.Reject(item, err)
+	err = im.Reject(item, err)
+	if err == nil {
+		return nil
+	}
+	if im.mu.fatal == nil || item.Line < im.mu.fatalLine {
+		im.mu.fatal, im.mu.fatalLine = err, item.Line
+	}
+	return errFatal
+}
+
+// endedBefore reports whether a row before a line has ended the import.
+func (im *importer) endedBefore(line int64) bool {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return im.mu.fatal != nil && im.mu.fatalLine < line
 }
 
 // worker applies one batch at a time, with memory that it reuses.
@@ -188,7 +226,19 @@ type worker struct {
 	parser rowfile.Parser
 	row    table.Row
 	ms     []*client.RowMutation // of todo, and further ones for later batches
-	todo   []*rowfile.Item
+	todo   []todo
+}
+
+// todo is a row that has not been applied.
+type todo struct {
+	item  *rowfile.Item
+	cells int64
+}
+
+// applied counts a row.
+func (w *worker) applied(t todo) {
+	w.im.progress.Rows.Add(1)
+	w.im.progress.Cells.Add(t.cells)
 }
 
 // apply applies a batch.
@@ -207,6 +257,9 @@ func (w *worker) apply(ctx context.Context, b *batch) error {
 		passing, err := w.send(ctx)
 		if err != nil || len(w.todo) == 0 {
 			return err
+		}
+		if w.im.endedBefore(math.MaxInt64) {
+			return errFatal
 		}
 		if time.Since(began) > w.im.RetryFor {
 			return fmt.Errorf("gave up after %v: %w", w.im.RetryFor, passing)
@@ -237,10 +290,9 @@ func (w *worker) decode(item *rowfile.Item) error {
 		// The parser's memory is reused by the next item.
 		w.add(m, &table.Cell{Family: c.Family, Qualifier: bytes.Clone(c.Qualifier), Timestamp: c.Timestamp, Value: bytes.Clone(c.Value)})
 	}
-	w.todo = append(w.todo, item)
-	w.im.progress.Cells.Add(int64(len(w.row.Cells)))
+	w.todo = append(w.todo, todo{item, int64(len(w.row.Cells))})
 	if w.im.Table == nil {
-		w.im.progress.Rows.Add(1)
+		w.applied(w.todo[n])
 		w.todo = w.todo[:0]
 	}
 	return nil
@@ -259,7 +311,9 @@ func (w *worker) add(m *client.RowMutation, c *table.Cell) {
 func (w *worker) send(ctx context.Context) (passing, err error) {
 	err = w.im.Table.ApplyAll(ctx, w.ms[:len(w.todo)], client.WithReplay(client.ReplayIdempotent))
 	if err == nil {
-		w.im.progress.Rows.Add(int64(len(w.todo)))
+		for _, t := range w.todo {
+			w.applied(t)
+		}
 		w.todo = w.todo[:0]
 		return nil, nil
 	}
@@ -276,14 +330,14 @@ func (w *worker) sort(errs []error) (passing, err error) {
 	for i, err := range errs {
 		switch {
 		case err == nil:
-			w.im.progress.Rows.Add(1)
+			w.applied(w.todo[i])
 		case passes(err):
 			passing = err
 			w.ms[left], w.ms[i] = w.ms[i], w.ms[left]
 			w.todo[left] = w.todo[i]
 			left++
 		case ofRow(err):
-			if err := w.im.reject(w.todo[i], err); err != nil {
+			if err := w.im.reject(w.todo[i].item, err); err != nil {
 				return nil, err
 			}
 		default:

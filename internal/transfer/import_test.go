@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,33 @@ func TestImportResumes(t *testing.T) {
 		}
 		if len(all) != rows-1 || rejected == 0 {
 			t.Fatalf("%d rows applied, %d rejected, want %d and 1", len(all), rejected, rows-1)
+		}
+	}
+}
+
+// TestImportEndsAtTheFirstBadRow: whatever batch fails first, the error is that of the first bad line, the rows before it are applied, and only cells that
+// were applied are counted.
+func TestImportEndsAtTheFirstBadRow(t *testing.T) {
+	seed := testseed.New(t)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 50 {
+		first := 1 + r.IntN(200)
+		text := strings.ReplaceAll(file(300), `"row":"250"`, `"row":250`)
+		f := &fake{rows: map[string]int{}, fail: func(_ *fake, row string) error {
+			if n, _ := strconv.Atoi(row); n >= first {
+				return client.ErrNoFamily
+			}
+			return nil
+		}}
+		p, err := run(t, f, text, func(cfg *ImportConfig) {
+			cfg.Reject = func(item *rowfile.Item, err error) error { return &rowfile.LineError{Line: item.Line, Err: err} }
+		})
+		var bad *rowfile.LineError
+		if !errors.As(err, &bad) || bad.Line != int64(first+1) {
+			t.Fatalf("%v, want line %d", err, first+1)
+		}
+		if len(f.rows) != first || p.Rows.Load() != int64(first) || p.Cells.Load() != int64(first) {
+			t.Fatalf("%d rows applied, %d rows and %d cells counted, want %d", len(f.rows), p.Rows.Load(), p.Cells.Load(), first)
 		}
 	}
 }

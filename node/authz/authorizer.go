@@ -100,6 +100,19 @@ func (z *Authorizer) AdmitCall(c *rpc.Call, method string, g *Guard) error {
 	return nil
 }
 
+// MaySeeSizes returns nil if a principal may see the sizes of a table: its administrators may, and readers of the cluster. Errors: those of
+// View.CheckTable, in the API's form, and of Rights.Check.
+func (z *Authorizer) MaySeeSizes(ctx context.Context, caller *Subject, v *acl.View) error {
+	denied := ElementPermission(v.CheckTable(acl.Admin))
+	if !errors.Is(denied, api.ErrPermission) {
+		return denied
+	}
+	if _, err := z.Rights.Check(ctx, caller, acl.Read); !errors.Is(err, api.ErrPermission) {
+		return err
+	}
+	return denied
+}
+
 // may reports whether a principal may call a method with that guard. Errors: those of Rights.View, api.ErrNoTable.
 func (z *Authorizer) may(caller *Subject, g *Guard, name string) (acl.Ticket, error) {
 	if z.CheckLeader() != nil { // a caller that waited would only learn that its deadline passed

@@ -72,21 +72,25 @@ func (f *Service) noteOutcome(addr string, err error) {
 	var peer *pki.PeerError
 	refused := errors.As(err, &cluster) || errors.As(err, &key)
 	f.mu.Lock()
+	reason := err
+	if errors.Is(err, rpc.ErrWantsTLS) && f.mu.cluster == "" {
+		reason, refused = &NoCertificateError{addr}, true
+	}
 	if _, was := f.mu.foreign[addr]; err == nil && was {
 		delete(f.mu.foreign, addr)
 	} else if refused && f.seedLocked(addr) {
-		f.mu.foreign[addr] = err
+		f.mu.foreign[addr] = reason
 		f.wake()
 	}
 	f.mu.Unlock()
 	switch {
-	case refused:
-		if f.rejections.first(addr, err) {
-			f.log.Error("node rejected", "rpc", addr, "reason", err.Error())
-		}
 	case errors.Is(err, rpc.ErrWantsTLS):
 		if f.rejections.first(addr, err) {
 			f.log.Warn("peer requires certificates, and this node has none: join with --token-file", "rpc", addr)
+		}
+	case refused:
+		if f.rejections.first(addr, err) {
+			f.log.Error("node rejected", "rpc", addr, "reason", err.Error())
 		}
 	case errors.As(err, &peer):
 		if f.rejections.first(addr, err) {

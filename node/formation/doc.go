@@ -36,7 +36,8 @@
 // its start.
 //
 // A node of another cluster, or with another gossip key, is rejected by both sides. Each logs that once in
-// 10 minutes. A node that only meets such nodes tries its other addresses for 10 s, then fails.
+// 10 minutes. A node that only meets such nodes tries its other addresses for 10 s, then fails. So does a fresh
+// node without a certificate that only meets nodes which require one.
 //
 // # Nouns
 //

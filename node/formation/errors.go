@@ -24,6 +24,15 @@ func (e *OtherKeyError) Error() string {
 	return fmt.Sprintf("node %s at %s has another gossip key: configure the same key on all nodes", e.Node, e.Address)
 }
 
+// NoCertificateError means that a node of a cluster with certificates was called by a fresh node that has none.
+type NoCertificateError struct {
+	Address string // address of the other node
+}
+
+func (e *NoCertificateError) Error() string {
+	return fmt.Sprintf("the node at %s requires certificates, and this node has none", e.Address)
+}
+
 // PromisedError means that a node that has promised another one was started to found a cluster
 // alone.
 type PromisedError struct{ Promise Promise }

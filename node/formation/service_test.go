@@ -371,6 +371,32 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
+// TestNodeWithoutCertificate: a fresh node without a certificate does not wait for a cluster that requires one.
+func TestNodeWithoutCertificate(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // ends with l
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte{0x15, 3, 3, 0, 2, 2, 40}) // the alert of TLS for a handshake that failed
+			c.Close()
+		}
+	}()
+	h := newHost(t, "a")
+	h.start(t, joining(l.Addr().String()))
+	<-h.done
+	var without *NoCertificateError
+	if !errors.As(h.err, &without) || without.Address != l.Addr().String() {
+		t.Errorf("%v", h.err)
+	}
+}
+
 // TestOnlyRefusalEndsJoin (F8): a node whose contact cannot admit it now asks again until it can.
 func TestOnlyRefusalEndsJoin(t *testing.T) {
 	a, b := newHost(t, "a"), newHost(t, "b")

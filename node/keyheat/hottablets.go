@@ -260,17 +260,13 @@ func (s *Service) serveSums(c *rpc.Call) {
 // sums returns what this node had of tables in a period.
 func (s *Service) sums(requested map[uint64]string, p period) (*sums, error) {
 	own := &sums{node: s.Name}
-	s.mu.Lock()
-	s.takeLocked(time.Now())
-	st := s.mu.store
-	if at := s.mu.current.minute; at >= p.from && at < p.to {
-		own.add(s.mu.current, requested)
-	}
-	s.mu.Unlock()
-	if st != nil {
-		if err := st.read(p.layer(), p.from, p.to, func(c *column) { own.add(c, requested) }); err != nil {
-			return nil, err
+	err := s.each(p, func(c *column) {
+		if c.minute >= p.from && c.minute < p.to {
+			own.add(c, requested)
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	own.reduce()
 	return own, nil

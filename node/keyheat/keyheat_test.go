@@ -260,3 +260,39 @@ func TestPeriod(t *testing.T) {
 		t.Error("a period of any length")
 	}
 }
+
+// TestMinuteThatEnds (KH1): a request between the end of a minute and the moment when its column is in the file, and one after that, have it once.
+func TestMinuteThatEnds(t *testing.T) {
+	r := rand.New(rand.NewPCG(testseed.New(t), 2))
+	none := func() *tablet.Server { return nil }
+	s := New(Config{Name: "n1", Users: none, Metadata: none})
+	st := open(t, vfs.NewMem(vfs.MemOptions{}), nil)
+	now := time.Now()
+	var want, got heat.Sums
+	s.mu.store, s.mu.current = st, minute(r, minuteOf(now)-1, &want)
+	p := periodOf(&api.KeyHeatRequest{}, now)
+	look := func(when string) {
+		t.Helper()
+		got = heat.Sums{}
+		if err := s.each(p, func(c *column) {
+			for _, x := range c.tables {
+				for _, b := range x.buckets {
+					if x.table == 7 {
+						got.Add(b.Sums)
+					}
+				}
+			}
+		}); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", when, got, err, want)
+		}
+	}
+	look("before the end")
+	ended := s.endMinute(now)
+	look("before it is written")
+	if err := st.add(ended); err != nil {
+		t.Fatal(err)
+	}
+	look("before it is forgotten")
+	s.mu.ended = nil
+	look("afterwards")
+}

@@ -64,6 +64,7 @@ type Service struct {
 		sync.Mutex
 		store   *store // nil until Run has opened it
 		current *column
+		ended   *column // the one before while it is being written; else nil
 		loaded  map[uint64][]tablet.Loaded
 	}
 }
@@ -110,12 +111,14 @@ func (s *Service) Run(ctx context.Context, keys []blobfs.MasterKey) {
 // write ends the minute and adds it to the files.
 func (s *Service) write(st *store) {
 	ended := s.endMinute(time.Now())
-	if st == nil || len(ended.tables) == 0 {
-		return
+	if st != nil && len(ended.tables) > 0 {
+		if err := st.add(ended); err != nil {
+			s.Log.Warn("key heat not written", "err", err)
+		}
 	}
-	if err := st.add(ended); err != nil {
-		s.Log.Warn("key heat not written", "err", err)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.ended = nil
 }
 
 // endMinute takes the counters, and begins a new column. It returns the one that has ended.
@@ -124,8 +127,30 @@ func (s *Service) endMinute(now time.Time) *column {
 	defer s.mu.Unlock()
 	s.takeLocked(now)
 	ended := s.mu.current
-	s.mu.current = &column{minute: max(minuteOf(now), ended.minute)}
+	s.mu.current, s.mu.ended = &column{minute: max(minuteOf(now), ended.minute)}, ended
 	return ended
+}
+
+// each calls do with the columns of a period, those of tables only if there are any. do must not retain a column. Of the one that is being written do
+// gets what is in memory.
+func (s *Service) each(p period, do func(c *column), only ...uint64) error {
+	s.mu.Lock()
+	s.takeLocked(time.Now())
+	st, written := s.mu.store, int64(-1)
+	do(s.mu.current)
+	if s.mu.ended != nil {
+		do(s.mu.ended)
+		written = s.mu.ended.minute
+	}
+	s.mu.Unlock()
+	if st == nil {
+		return nil
+	}
+	return st.read(p.layer(), p.from, p.to, func(c *column) {
+		if c.minute != written {
+			do(c)
+		}
+	}, only...)
 }
 
 // takeLocked takes the counters of the tablet servers into the current column.
@@ -245,16 +270,8 @@ func (s *Service) servePart(c *rpc.Call) {
 // part returns the node's part of a period.
 func (s *Service) part(id uint64, p period) (*part, error) {
 	own := &part{node: s.Name, columns: map[int64]*column{}}
-	now := time.Now()
-	s.mu.Lock()
-	s.takeLocked(now)
-	st := s.mu.store
-	own.add(s.mu.current, id, p)
-	s.mu.Unlock()
-	if st != nil {
-		if err := st.read(p.layer(), p.from, p.to, func(c *column) { own.add(c, id, p) }, 0, id); err != nil {
-			return nil, err
-		}
+	if err := s.each(p, func(c *column) { own.add(c, id, p) }, 0, id); err != nil {
+		return nil, err
 	}
 	for _, c := range own.columns {
 		c.reduce()

@@ -17,8 +17,10 @@ import (
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/raftmeta/session/sessiontest"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -68,6 +70,61 @@ func TestAddresses(t *testing.T) {
 	expect("n3", "h3:7106")
 	if err := sv.Leave(); err != nil || sv.Ring() != nil {
 		t.Errorf("without gossip: %v, %v", err, sv.Ring())
+	}
+}
+
+// readThen is a lock service in which do runs after the first read of a file.
+type readThen struct {
+	namespace.Files
+	path string
+	do   func()
+}
+
+func (r *readThen) Get(ctx context.Context, path string) (metaapi.File, error) {
+	f, err := r.Files.Get(ctx, path)
+	if do := r.do; do != nil && path == r.path {
+		r.do = nil
+		do()
+	}
+	return f, err
+}
+
+// TestRegisterWhileRemoved: a node that is removed while it registers gets an error, and has no file afterwards, whatever it had read before.
+func TestRegisterWhileRemoved(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		known bool // the node has a file, of another address
+		after string
+	}{
+		{"known, after its file was read", true, namespace.NodePath("n1")},
+		{"new, after its file was read", false, namespace.NodePath("n1")},
+		{"known, after it has looked for a mark", true, namespace.RemovedPath("n1")},
+		{"new, after it has looked for a mark", false, namespace.RemovedPath("n1")},
+	} {
+		meta := &namespace.Access{Client: sessiontest.NewClient(t)}
+		catalog := &namespace.Catalog{Meta: meta}
+		sv := service(t, nil)
+		sv.Meta, sv.Catalog = meta, catalog
+		if x.known {
+			if err := sv.Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sv.Self.Address = "h2:7106"
+		}
+		operator := removal.New(removal.Config{Meta: meta, Catalog: catalog})
+		sv.Catalog = &namespace.Catalog{Meta: &readThen{Files: meta, path: x.after, do: func() {
+			if err := operator.Mark(t.Context(), "n1", ""); err != nil {
+				t.Error(err)
+			}
+		}}}
+		for range 2 { // it may start again
+			if err := sv.Register(t.Context()); !errors.Is(err, removal.ErrRemoved) {
+				t.Errorf("%s: %v", x.name, err)
+			}
+			if _, err := meta.Get(t.Context(), namespace.NodePath("n1")); !errors.Is(err, metaapi.ErrNotFound) {
+				t.Errorf("%s: the node has a file: %v", x.name, err)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
@@ -28,8 +30,34 @@ type Record struct {
 	Draining bool `json:"draining,omitempty"`
 }
 
-// Register writes this node's file, and keeps the operators' settings in it.
+// Register writes this node's file, and keeps the operators' settings in it. The error is a removal.ErrRemoved if the node was removed, also while it
+// registered: it has no file then.
 func (sv *Service) Register(ctx context.Context) error {
+	for registered := false; ; registered = true {
+		err := removal.Check(ctx, sv.Catalog.Meta, sv.Self.ID())
+		if errors.Is(err, removal.ErrRemoved) { // after the file was deleted, if it was written since
+			return cmp.Or(sv.unregister(ctx), err)
+		}
+		if err != nil || registered {
+			return err
+		}
+		if err := sv.writeRecord(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// unregister deletes this node's file.
+func (sv *Service) unregister(ctx context.Context) error {
+	err := sv.Catalog.Remove(ctx, namespace.NodePath(sv.Self.ID()), metaapi.AnyGeneration)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// writeRecord writes this node's file.
+func (sv *Service) writeRecord(ctx context.Context) error {
 	for {
 		var r Record
 		f, err := sv.Catalog.Meta.Get(ctx, namespace.NodePath(sv.Self.ID()))

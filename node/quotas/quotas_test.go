@@ -9,7 +9,6 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes/changestest"
-	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/table"
 )
@@ -41,16 +40,16 @@ func (x *tables) drop(name string) {
 	x.t.Helper()
 	s, gen, err := x.Catalog.Schema(x.t.Context(), name)
 	x.check(err)
-	x.check(x.Catalog.Keep(x.t.Context(), s, time.Now()))
-	x.check(x.Catalog.Remove(x.t.Context(), namespace.TablePath(name), gen))
+	x.check(x.Catalog.Keep(x.t.Context(), s, gen, time.Now()))
 }
 
 // undrop restores a dropped table.
 func (x *tables) undrop(id uint64, name string) {
 	x.t.Helper()
-	x.check(x.Catalog.SaveTable(x.t.Context(), table.NewSchema(name, id), nil, 0))
-	_, err := x.Catalog.RemoveKept(x.t.Context(), id)
+	kept, err := x.Catalog.Dropped(x.t.Context())
 	x.check(err)
+	d := kept[id]
+	x.check(x.Catalog.Restore(x.t.Context(), &d, table.NewSchema(name, id)))
 }
 
 func (x *tables) rename(from, to string) {
@@ -122,8 +121,10 @@ func TestQuotaFollowsTable(t *testing.T) {
 		t.Errorf("the quota is stored as %+v, %v", r, err)
 	}
 	x.drop("v")
-	_, err := x.Catalog.RemoveKept(t.Context(), 100)
+	kept, err := x.Catalog.Dropped(t.Context())
 	x.check(err)
+	d := kept[100]
+	x.check(x.Catalog.Purge(t.Context(), &d))
 	x.ForgetTable(t.Context(), 100)
 	x.expect("purged", "w")
 }

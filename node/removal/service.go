@@ -79,8 +79,11 @@ func (s *Service) Load(cluster string) {
 }
 
 // Check returns an ErrRemoved if that node was removed, according to the lock service. Other errors are those of the lock service.
-func (s *Service) Check(ctx context.Context, id string) error {
-	_, err := s.Meta.Get(ctx, namespace.RemovedPath(id))
+func (s *Service) Check(ctx context.Context, id string) error { return Check(ctx, s.Meta, id) }
+
+// Check is Service.Check with the files of the lock service.
+func Check(ctx context.Context, files namespace.Files, id string) error {
+	_, err := files.Get(ctx, namespace.RemovedPath(id))
 	switch {
 	case err == nil:
 		return ErrorOf(id)
@@ -103,7 +106,8 @@ func (s *Service) Marked(ctx context.Context) (map[string]bool, error) {
 	return gone, nil
 }
 
-// Mark marks a node as removed and then deletes its registration. From the mark on the node cannot register again.
+// Mark marks a node as removed and then deletes its registration. A node looks for the mark after it has registered: if it registers again
+// meanwhile, either Mark or the node itself deletes its registration.
 func (s *Service) Mark(ctx context.Context, id, name string) error {
 	if _, err := s.Catalog.Set(ctx, namespace.RemovedPath(id), []byte(name), api.AnyGeneration); err != nil {
 		return err

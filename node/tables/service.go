@@ -357,7 +357,7 @@ func (tb *Service) visible(ctx context.Context, s *table.Schema) (*table.Schema,
 }
 
 // hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
-// tablets unless the subject administers the table.
+// tablets unless Authorizer.MaySeeSizes permits them.
 func (tb *Service) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	caller := authz.SubjectIn(ctx)
 	if caller == nil {
@@ -374,7 +374,7 @@ func (tb *Service) hideSizes(ctx context.Context, info *api.TableInfo) error {
 		if v.CheckSeen() != nil { // rights have changed
 			return namespace.NoSuchTable(info.Schema.Name)
 		}
-		info.Schema, err = v.Visible(), authz.ElementPermission(v.CheckTable(acl.Admin))
+		info.Schema, err = v.Visible(), tb.Authz.MaySeeSizes(ctx, caller, v)
 	}
 	if errors.Is(err, api.ErrPermission) {
 		info.SizesHidden = true

@@ -112,7 +112,7 @@ func (us *Service) addOwners(ctx context.Context, all *api.Usage) error {
 	return nil
 }
 
-// accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
+// accountOf returns the table whose usage the subject of ctx may see: see Authorizer.MaySeeSizes. Without a name it is all tables, for subjects
 // that may read the cluster.
 func (us *Service) accountOf(ctx context.Context, name string) (*table.Schema, error) {
 	caller := authz.SubjectIn(ctx)
@@ -132,7 +132,7 @@ func (us *Service) accountOf(ctx context.Context, name string) (*table.Schema, e
 	if err != nil {
 		return nil, err
 	}
-	return v.Schema(), authz.ElementPermission(v.CheckTable(acl.Admin))
+	return v.Schema(), us.Authz.MaySeeSizes(ctx, caller, v)
 }
 
 // OfAll collects the usage of a table, or of all tables, from all nodes.

@@ -105,7 +105,7 @@ func checkTokenRequest(r *client.TokenRequest, out string) error {
 	if out == "" {
 		return nil
 	}
-	return absent(out)
+	return checkNew(out)
 }
 
 func printToken(a *cli.App, made *client.CreatedToken, out string) error {
@@ -170,11 +170,19 @@ func tokenListCommand(a *cli.App) *cobra.Command {
 					}
 					continue
 				}
-				g.Add(j.ID, j.Kind, j.Uses, cli.OrElse(j.Ends, "never"), cli.OrElse(j.Node, "-"), cli.OrElse(strings.Join(j.UsedBy, " "), "-"))
+				g.Add(j.ID, j.Kind, left(&all[i], time.Now()), cli.OrElse(j.Ends, "never"), cli.OrElse(j.Node, "-"), cli.OrElse(strings.Join(j.UsedBy, " "), "-"))
 			}
 			return a.Print(g)
 		},
 	}
+}
+
+// left returns how many hosts may still join with a token.
+func left(t *client.TokenInfo, now time.Time) string {
+	if t.EndsMS != 0 && t.EndsMS <= now.UnixMilli() {
+		return "expired"
+	}
+	return strconv.FormatInt(t.Uses, 10)
 }
 
 func tokenRevokeCommand(a *cli.App) *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,16 +36,18 @@ authenticate by a certificate or an access token, which commands read from the f
 	return cmd
 }
 
-// absent returns an error if the file exists.
-func absent(out string) error {
-	_, err := os.Lstat(out)
-	switch {
-	case err == nil:
+// checkNew returns an error if the file exists or cannot be created.
+func checkNew(out string) error {
+	if _, err := os.Lstat(out); err == nil {
 		return cli.Usagef("name another file with --out", "--out: %s exists", out)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	f, err := os.CreateTemp(filepath.Dir(out), ".stele-*")
+	if err != nil {
+		return cli.Usagef("name a file in a folder that exists and that you may write to", "--out: %s cannot be created: %w", out, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // newCredential is the result of "user add".
@@ -92,7 +95,7 @@ func userAddCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef("", "%v", err)
 			}
 			if out != "" { // check before creating a credential that cannot be written
-				if err := absent(out); err != nil {
+				if err := checkNew(out); err != nil {
 					return err
 				}
 			}
@@ -143,7 +146,7 @@ func addCredential(ctx context.Context, c *client.Client, made *newCredential, t
 		return err
 	}
 	made.New, made.Ends = isNew, credential.Ends().UTC().Format(time.RFC3339)
-	return pki.WriteCredential(made.File, credential)
+	return cli.WithHint(pki.WriteCredential(made.File, credential), fmt.Sprintf("the user exists, and the credential is lost: repeat the command with another --out, or remove the user by \"stele user remove %s\"", made.User))
 }
 
 func addToken(ctx context.Context, c *client.Client, made *newCredential, ttl time.Duration, comment string) error {
@@ -241,12 +244,12 @@ serves a request with a revoked credential. If the outcome is unknown, retry.
 --certificate takes the file of a certificate, or its serial number in hexadecimal, as
 printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --credential.`
 
-const userRevokeExample = `  stele user revoke ann
+const userRevokeExample = `  stele user revoke ann --yes
   stele user revoke loader --token 0102030405060708
   stele user revoke ann --certificate ann.pem`
 
 func userRevokeCommand(a *cli.App) *cobra.Command {
-	id, certificate := "", ""
+	id, certificate, yes := "", "", false
 	cmd := &cobra.Command{
 		Use:     "revoke NAME",
 		Short:   "Revoke the credentials of a user",
@@ -259,6 +262,15 @@ func userRevokeCommand(a *cli.App) *cobra.Command {
 			}
 			serial, err := serialOf(args[0], certificate)
 			if err != nil {
+				return err
+			}
+			what := "all credentials"
+			if id != "" {
+				what = "token " + id
+			} else if serial != "" {
+				what = "certificate " + serial
+			}
+			if err := a.Confirm(yes, fmt.Sprintf("Revoke %s of user %s? This cannot be undone.", cli.EscapeText(what), cli.EscapeText(args[0]))); err != nil {
 				return err
 			}
 			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
@@ -277,16 +289,11 @@ func userRevokeCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what := "all credentials"
-			if id != "" {
-				what = "token " + id
-			} else if serial != "" {
-				what = "certificate " + serial
-			}
 			a.Notef("revoked %s of user %s", what, args[0])
 			return nil
 		},
 	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().StringVar(&id, "token", "", "revoke only the token with this `id`")
 	cmd.Flags().StringVar(&certificate, "certificate", "", "revoke only the certificate with this `file` or serial number")
 	return cmd

@@ -420,7 +420,7 @@ func restore(ctx context.Context, a *cli.App, c *client.Client, id, name, as str
 }
 
 func deleteCommand(a *cli.App) *cobra.Command {
-	from, o := "", outside{}
+	from, yes, o := "", false, outside{}
 	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Aliases: []string{"rm"},
@@ -428,10 +428,13 @@ func deleteCommand(a *cli.App) *cobra.Command {
 		Long: `Delete backups, or cancel those that are being made. Restored tables are not affected.
 Space is freed by the next garbage collections. Outside the cluster it is freed at once,
 and unfinished copies can be deleted, too.`,
-		Example: `  stele backup delete 20261127-194512-3f9a01
+		Example: `  stele backup delete 20261127-194512-3f9a01 --yes
   stele backup delete 20261127-194512-3f9a01 --from /mnt/backups`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.Confirm(yes, "Delete "+cli.Plural(int64(len(args)), "backup")+"? This cannot be undone."); err != nil {
+				return err
+			}
 			if from != "" {
 				return deleteFrom(cmd.Context(), a, args, from, &o)
 			}
@@ -446,6 +449,7 @@ and unfinished copies can be deleted, too.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	fromFlag(cmd, &from)
 	o.storeFlags(cmd)
 	return cmd

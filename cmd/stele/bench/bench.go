@@ -94,6 +94,9 @@ func benchCommand(a *cli.App) *cobra.Command {
 			if f.local && f.as != "" {
 				return cli.Usagef("omit --local, and name a node of a cluster with certificates by --addr", "--as: a node started by --local has no users")
 			}
+			if f.local && (cmd.Flags().Changed("addr") || cmd.Flags().Changed("credential")) {
+				return cli.Usagef("omit --local to measure a running node", "--local starts a node of its own, and excludes --addr and --credential")
+			}
 			if !f.local && (f.dir != "" || f.memory != "") {
 				return cli.Usagef(`add --local, or configure the running node: "stele serve --help"`, "--dir and --memory need --local")
 			}
@@ -116,7 +119,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
 	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows per call, except in scans and YCSB workloads")
 	flags.IntVar(&cfg.ValueBytes, "value-bytes", 1000, "`N` bytes per value, except in YCSB workloads; values are incompressible")
 	flags.Float64Var(&cfg.Rate, "rate", 0, "limit all clients together to `N` rows or operations per second, except in scans (default: no limit)")
-	flags.DurationVar(&cfg.ReadTimeMin, "read-time", 0, "minimum `DURATION` of workloads that read (default 3s)")
+	flags.Var((*cli.DurationFlag)(&cfg.ReadTimeMin), "read-time", "minimum `DURATION` of workloads that read (default 3s)")
 	flags.StringVar(&cfg.Options, "family", "", "`OPTIONS` of the family of the values, such as block=8KiB,compression=none")
 	flags.BoolVar(&cfg.Major, "major", false, "run a major compaction before workloads that read")
 	flags.BoolVar(&cfg.Warm, "warm", false, "read all rows once before measuring workloads that read, except YCSB workloads")
@@ -181,9 +184,9 @@ func runWith(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r
 		return err
 	}
 	defer func() { err = errors.Join(err, n.stop()) }()
-	addr := a.Addr
-	defer func() { a.Addr = addr }()
-	a.Addr, f.http = n.addr, n.http
+	addr, credential := a.Addr, a.Credential
+	defer func() { a.Addr, a.Credential = addr, credential }()
+	a.Addr, a.Credential, f.http = n.addr, "", n.http // STELE_CREDENTIAL is for other nodes: this one has no access control
 	// If the node exits, the measurement is cancelled.
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)

@@ -57,6 +57,8 @@ func TestExitCodes(t *testing.T) {
 		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrExpired}}, ExitDenied, "clocks"},
 		{&client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}}, ExitDenied, "h:1: the node rejects the credential"},
 		{&client.UnreachableError{Addr: "h:1", Err: tls.RecordHeaderError{Msg: "no TLS"}}, ExitDenied, "h:1: the node has no certificate"},
+		{&client.UnreachableError{Addr: "h:1", Err: tls.RecordHeaderError{Msg: "no TLS", RecordHeader: [5]byte([]byte("HTTP/"))}}, exitUnreachable, "h:1 is not the port for clients"},
+		{&client.UnreachableError{Addr: "h:1", Err: tls.RecordHeaderError{Msg: "no TLS", RecordHeader: [5]byte{0, 0, 0x12, 4}}}, exitUnreachable, "7106 unless it is set"},
 		{fmt.Errorf("show it: %w", client.ErrUnauthenticated), ExitDenied, "--credential"},
 		{fmt.Errorf("may not: %w", client.ErrPermission), ExitDenied, "to grant it"},
 		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"})), ExitDenied, "which nodes have used this one"},

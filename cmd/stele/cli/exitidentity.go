@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
@@ -35,6 +36,8 @@ func FaultOfIdentity(err error) *Fault {
 		return denied(tokenHint(refused.Reason), "", nil)
 	case IsTokenFormat(err):
 		return denied("", "", nil)
+	case errors.As(err, new(*formation.NoCertificateError)):
+		return &Fault{Code: ExitUsage, Hint: `create a token by "stele token create --out token" on a host of the cluster, and join with --token-file token`}
 	case errors.Is(err, client.ErrNoCredential):
 		return denied(`authenticate with --credential FILE or STELE_CREDENTIAL; "stele init" creates the first credential`,
 			"the node requires authentication", nil)
@@ -43,6 +46,12 @@ func FaultOfIdentity(err error) *Fault {
 	case pki.IsAlert(err):
 		return denied("the credential may be expired, revoked, or of another cluster, or a clock may be wrong",
 			"the node rejects the credential", nil)
+	case client.NotRPC(err):
+		f := &Fault{Code: exitUnreachable, Hint: "name the port for clients, that of --listen: 7106 unless it is set; the console, the gossip and the Bigtable API have others"}
+		if errors.As(err, &unreachable) {
+			f.Err = fmt.Errorf("%s is not the port for clients of a node", unreachable.Addr)
+		}
+		return f
 	case errors.As(err, &plain):
 		return denied("if that is intended, omit --credential and STELE_CREDENTIAL",
 			"the node has no certificate: its cluster has no access control", nil)

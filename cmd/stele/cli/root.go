@@ -237,6 +237,22 @@ func (d *PositiveDurationFlag) Type() string { return "duration" }
 
 func (d *PositiveDurationFlag) String() string { return (*DurationFlag)(d).String() }
 
+// LimitFlag is a number of at least 1.
+type LimitFlag int
+
+func (n *LimitFlag) Set(s string) error {
+	v, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || v < 1 {
+		return Usagef("omit it for the default", "%q is not a number of at least 1", s)
+	}
+	*n = LimitFlag(v)
+	return nil
+}
+
+func (n *LimitFlag) Type() string { return "int" }
+
+func (n *LimitFlag) String() string { return strconv.Itoa(int(*n)) }
+
 // guardAmount inserts "--" before a negative amount of incr, so that it is not parsed as a flag.
 // Otherwise it returns args unchanged.
 func guardAmount(root *cobra.Command, args []string) []string {

@@ -49,7 +49,7 @@ func requestsCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&failures, "errors", false, "list requests that failed in the last 10 minutes, by code")
-	cmd.Flags().IntVar(&limit, "limit", limit, "the number of requests to list")
+	cmd.Flags().Var((*cli.LimitFlag)(&limit), "limit", "the number of requests to list")
 	return cmd
 }
 
@@ -88,7 +88,10 @@ func listRequests(ctx context.Context, a *cli.App, c *client.Client, limit int) 
 		}
 	}
 	slices.SortFunc(all, func(x, y requestJSON) int { return int(y.EndMS - x.EndMS) })
-	if err := printRequests(a, all[:max(0, min(len(all), limit))]); err != nil {
+	if len(all) == 0 && failed != nil { // there may be some
+		return failed
+	}
+	if err := printRequests(a, all[:min(len(all), limit)]); err != nil {
 		return err
 	}
 	return failed

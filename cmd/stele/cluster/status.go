@@ -49,6 +49,9 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Example: statusExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !watched && cmd.Flags().Changed("interval") {
+				return cli.Usagef("add --watch", "--interval is the time between two views of --watch")
+			}
 			if !watched {
 				return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 					return showStatus(ctx, a, c, strict)
@@ -65,7 +68,7 @@ func statusCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&watched, "watch", false, "show it again and again, until Ctrl-C or while the node cannot be reached")
-	cmd.Flags().DurationVar(&every, "interval", every, "time between two views of --watch")
+	cmd.Flags().Var((*cli.DurationFlag)(&every), "interval", "time between two views of --watch")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
 	return cmd
 }

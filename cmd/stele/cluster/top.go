@@ -51,12 +51,15 @@ func topCommand(a *cli.App) *cobra.Command {
 			if hot < 0 || hot > api.HotTabletsMax {
 				return cli.Usagef("", "--hot is %d, want 0 to %d", hot, api.HotTabletsMax)
 			}
+			if views < 0 {
+				return cli.Usagef("omit it to show views until Ctrl-C", "--count is %d, want at least 0", views)
+			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				return top(ctx, a, c, every, views, hot)
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&every, "interval", every, "time between two views")
+	cmd.Flags().Var((*cli.DurationFlag)(&every), "interval", "time between two views")
 	cmd.Flags().IntVar(&hot, "hot", hot, "also show this number of tablets, the hottest first")
 	cmd.Flags().IntVar(&views, "count", views, "end after this number of views; 0 means never")
 	return cmd

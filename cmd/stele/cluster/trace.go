@@ -44,7 +44,7 @@ func traceCommand(a *cli.App) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "the number of traces to list")
+	cmd.Flags().Var((*cli.LimitFlag)(&limit), "limit", "the number of traces to list")
 	return cmd
 }
 
@@ -96,7 +96,10 @@ func listTraces(ctx context.Context, a *cli.App, c *client.Client, limit int) er
 	if err != nil {
 		return err
 	}
-	spans = spans[:max(0, min(len(spans), limit))]
+	if len(spans) == 0 && len(unknown) > 0 { // there may be some
+		return incomplete(unknown)
+	}
+	spans = spans[:min(len(spans), limit)]
 	if a.JSON {
 		if err := printSpansJSON(a, spans); err != nil {
 			return err
@@ -106,10 +109,10 @@ func listTraces(ctx context.Context, a *cli.App, c *client.Client, limit int) er
 	if len(spans) == 0 {
 		a.Notef("no traces are kept")
 	}
-	g := cli.NewGrid("TRACE", "WHEN", "NODE", "METHOD", "TABLE", "ROW", "TOOK", "KEPT", "ERROR", "USER")
+	g := cli.NewGrid("TRACE", "WHEN", "NODE", "METHOD", "TABLE", "ROW", "TOOK", "KEPT", "ERROR", "USER", "FROM")
 	for i := range spans {
 		s := &spans[i]
-		g.Add(s.Trace.Trace, time.UnixMilli(s.EndMS).UTC().Format(time.RFC3339), s.Node, s.Method, s.Table, string(s.Row), millis(s.Took), s.Kept, s.Error, s.User)
+		g.Add(s.Trace.Trace, time.UnixMilli(s.EndMS).UTC().Format(time.RFC3339), s.Node, s.Method, s.Table, string(s.Row), millis(s.Took), s.Kept, s.Error, s.User, s.From)
 	}
 	if err := a.Print(g); err != nil {
 		return err

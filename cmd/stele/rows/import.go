@@ -52,7 +52,7 @@ type importFlags struct {
 }
 
 func importCommand(a *cli.App) *cobra.Command {
-	f := &importFlags{}
+	f := &importFlags{retryFor: 10 * time.Minute}
 	cmd := &cobra.Command{
 		Use:     "import TABLE PATH...",
 		Short:   "Write the rows of files to a table",
@@ -76,7 +76,7 @@ func importCommand(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.create, "create", false, "create the table with the families of the export's folder, if it does not exist")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check the files and write nothing")
 	flags.IntVar(&f.parallel, "parallel", 8, "send `N` batches at the same time")
-	flags.DurationVar(&f.retryFor, "retry-for", 10*time.Minute, "how long to repeat what fails because nodes are down or busy")
+	flags.Var((*cli.DurationFlag)(&f.retryFor), "retry-for", "how long to repeat what fails because nodes are down or busy")
 	return cmd
 }
 

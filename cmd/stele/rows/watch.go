@@ -33,6 +33,9 @@ func watchCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return cli.Usagef("omit it for no limit", "--limit is %d, want at least 1", limit)
+			}
 			begin, _, err := timeRange(since, "")
 			if err != nil {
 				return err

@@ -35,7 +35,7 @@ type keysFlags struct {
 }
 
 func keysCommand(a *cli.App) *cobra.Command {
-	var f keysFlags
+	f := keysFlags{since: time.Hour}
 	cmd := &cobra.Command{
 		Use:               "keys TABLE",
 		Short:             "Show which row keys of a table are read and written",
@@ -47,7 +47,7 @@ func keysCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&f.heat, "heat", false, "show a map of operations by rows and time")
 	cmd.Flags().StringVar(&f.prefix, "prefix", "", `only rows that begin with this ("\x00" escapes as in the output)`)
-	cmd.Flags().DurationVar(&f.since, "since", time.Hour, "length of the period up to now, at most 336h")
+	cmd.Flags().Var((*cli.DurationFlag)(&f.since), "since", "length of the period up to now, at most 14d")
 	cmd.Flags().StringVar(&f.png, "png", "", "write the map as an image to this file")
 	return cmd
 }
@@ -58,7 +58,7 @@ func showKeys(a *cli.App, cmd *cobra.Command, name string, f *keysFlags) error {
 		return err
 	}
 	if f.since < time.Minute || f.since > api.KeyHeatSinceMax {
-		return cli.Usagef("nodes keep two weeks", "--since: %v is not between 1m and 336h", f.since)
+		return cli.Usagef("nodes keep two weeks", "--since is %v, want 1m to 14d", f.since)
 	}
 	req := client.KeyHeatRequest{Table: name, Since: f.since, Prefix: []byte(prefix)}
 	if f.heat && f.png == "" && !a.JSON {

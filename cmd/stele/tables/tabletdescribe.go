@@ -203,9 +203,10 @@ func tabletOf(name string, row *table.Row) (*tabletRow, error) {
 
 // addSizes sets the sizes that the tablet's server reports. METADATA has only sizes of whole files, of
 // which a tablet may have a part since a split.
-func (d *tabletRow) addSizes(infos []client.TabletInfo) {
+func (d *tabletRow) addSizes(info *client.TableInfo) {
+	infos := info.Tablets
 	at := slices.IndexFunc(infos, func(info client.TabletInfo) bool { return info.ID == d.ID })
-	if at < 0 {
+	if at < 0 || info.SizesHidden {
 		return
 	}
 	for i := range d.Groups {

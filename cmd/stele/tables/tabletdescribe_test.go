@@ -19,7 +19,7 @@ func TestTabletPartsOfFiles(t *testing.T) {
 	}
 	for _, info := range infos {
 		d := tabletRow{ID: info.ID, Groups: groups()}
-		d.addSizes(infos)
+		d.addSizes(&client.TableInfo{Tablets: infos})
 		g := d.Groups[0]
 		if g.Bytes == nil || *g.Bytes != info.Groups[0].Bytes || g.Entries == nil || *g.Entries != info.Groups[0].Entries {
 			t.Errorf("tablet %d: %v bytes, %v cells", info.ID, g.Bytes, g.Entries)
@@ -29,7 +29,7 @@ func TestTabletPartsOfFiles(t *testing.T) {
 		}
 	}
 	d := tabletRow{ID: 3, Groups: groups()}
-	if d.addSizes(infos); d.Groups[0].Bytes != nil || d.Groups[0].Entries != nil {
+	if d.addSizes(&client.TableInfo{Tablets: infos}); d.Groups[0].Bytes != nil || d.Groups[0].Entries != nil {
 		t.Errorf("a tablet that no server reports has %d bytes", *d.Groups[0].Bytes)
 	}
 }

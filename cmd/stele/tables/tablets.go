@@ -40,7 +40,8 @@ METADATA's own tablets, except the root tablet, which is in the lock service.
 A tablet has the rows after AFTER ROW, up to and including TO ROW. NODE is the node that
 serves it, or (none) while the master assigns it. GENERATION increases with each change
 of the tablet's row in METADATA. ID, ON DISK and MEMTABLE are reported by the node, and
-are - if it does not answer.`,
+are - if it does not answer. Sizes are - for users with neither admin on the table nor
+read on the cluster.`,
 		Example: `  stele tablet list
   stele tablet list webtable
   stele tablet list --json | jq -r 'select(.node == "") | .table'`,
@@ -71,7 +72,7 @@ type placedTablet struct {
 	Generation uint64   `json:"generation,string"`
 	Recoveries []string `json:"recoveries"`      // servers whose commit logs it waits for
 	Error      string   `json:"error,omitempty"` // why its row in METADATA cannot be decoded
-	// Nil if the node that serves it has not reported them.
+	// Nil if the node that serves it has not reported them, or the user may not see sizes.
 	ID            *uint64 `json:"id"`
 	Bytes         *int64  `json:"bytes"`
 	MemtableBytes *int64  `json:"memtable_bytes"`
@@ -172,7 +173,7 @@ const describeTimeout = 3 * time.Second
 
 // addSizes sets the ids and sizes of the tablets, as their servers report them.
 func (l *tabletList) addSizes(ctx context.Context) {
-	byTable := map[string][]client.TabletInfo{}
+	byTable := map[string]*client.TableInfo{}
 	for i := range l.tablets {
 		t := &l.tablets[i]
 		if t.Table == "" || t.TableID == metadata.TableID || t.Node == "" {
@@ -181,31 +182,35 @@ func (l *tabletList) addSizes(ctx context.Context) {
 		if _, ok := byTable[t.Table]; !ok {
 			byTable[t.Table] = describeTablets(ctx, l.c, t.Table)
 		}
-		infos := byTable[t.Table]
+		infos := byTable[t.Table].Tablets
 		at := slices.IndexFunc(infos, func(info client.TabletInfo) bool {
 			return string(info.Start) == string(t.StartBytes) && string(info.End) == string(t.EndBytes)
 		})
 		if at < 0 {
 			continue
 		}
+		t.ID = &infos[at].ID
+		if byTable[t.Table].SizesHidden {
+			continue
+		}
 		bytes := int64(0)
 		for _, g := range infos[at].Groups {
 			bytes += g.Bytes
 		}
-		t.ID, t.Bytes, t.MemtableBytes = &infos[at].ID, &bytes, &infos[at].MemtableBytes
+		t.Bytes, t.MemtableBytes = &bytes, &infos[at].MemtableBytes
 	}
 }
 
-// describeTablets returns what the servers of a table's tablets report, or nil if they do
+// describeTablets returns what the servers of a table's tablets report; nothing if they do
 // not answer within describeTimeout.
-func describeTablets(ctx context.Context, c *client.Client, name string) []client.TabletInfo {
+func describeTablets(ctx context.Context, c *client.Client, name string) *client.TableInfo {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	info, err := c.Tables().Describe(ctx, name)
 	if err != nil {
-		return nil
+		return &client.TableInfo{}
 	}
-	return info.Tablets
+	return info
 }
 
 func (l *tabletList) print() error {
@@ -223,8 +228,11 @@ func (l *tabletList) print() error {
 			unserved++
 		}
 		id, disk, memory := cli.Number("-"), cli.Number("-"), cli.Number("-")
+		if t.ID != nil {
+			id = cli.Number(strconv.FormatUint(*t.ID, 10))
+		}
 		if t.Bytes != nil {
-			id, disk, memory = cli.Number(strconv.FormatUint(*t.ID, 10)), cli.Size(*t.Bytes), cli.Size(*t.MemtableBytes)
+			disk, memory = cli.Size(*t.Bytes), cli.Size(*t.MemtableBytes)
 		}
 		g.Add(t.Table, id, cli.OrElse(t.Node, "(none)"), disk, memory, cli.Number(strconv.FormatUint(t.Generation, 10)),
 			cli.OrElse(string(t.StartBytes), "(first)"), cli.OrElse(string(t.EndBytes), "(last)"))

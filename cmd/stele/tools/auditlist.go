@@ -49,12 +49,12 @@ func auditListCommand(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				all, err := auditRecords(ctx, c, log)
-				return errors.Join(printRecords(a, all[:max(0, min(len(all), limit))]), err)
+				return errors.Join(printRecords(a, all[:min(len(all), limit)]), err)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&log, "log", log, "audit: changes; table-admins: those of administrators of tables; refusals: rejected requests")
-	cmd.Flags().IntVar(&limit, "limit", limit, "the number of records to list")
+	cmd.Flags().Var((*cli.LimitFlag)(&limit), "limit", "the number of records to list")
 	return cmd
 }
 
