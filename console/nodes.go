@@ -86,6 +86,7 @@ type nodeView struct {
 	Error  string
 	Disks  []diskRow
 	Charts []chart
+	Hot    []hotRow // the busiest tablets here that the user may read
 }
 
 // diskRow is a disk of a node.
@@ -111,6 +112,7 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 		x.Error = err.Error()
 	} else {
 		x.Status = s
+		x.Hot = ratesOf(ctx, q.Client).onNode(x.Label)
 		x.Charts = chartsOf(sumOf(activityOf(ctx, q.Client, []client.NodeInfo{*n})))
 		for _, d := range s.Disks {
 			x.Disks = append(x.Disks, diskRow{d, usedBar(d.TotalBytes-d.FreeBytes, d.TotalBytes)})
