@@ -72,16 +72,17 @@ var requiredRights = map[string]string{
 	"merge_tablets":  adminTable,
 	"compact_tablet": adminTable,
 
-	"status":           watchCluster,
-	"activity":         watchCluster,
-	"slow_requests":    readCluster,
-	"traces":           readCluster,
-	"audit_log":        adminCluster,
-	"list_nodes":       watchCluster,
-	"raft_status":      watchCluster,
-	"unserved_tablets": readCluster,
-	"list_quotas":      watchCluster,
-	"list_backups":     readCluster,
+	"status":            watchCluster,
+	"activity":          watchCluster,
+	"slow_requests":     readCluster,
+	"traces":            readCluster,
+	"audit_log":         adminCluster,
+	"list_nodes":        watchCluster,
+	"raft_status":       watchCluster,
+	"unserved_tablets":  readCluster,
+	"list_quotas":       watchCluster,
+	"list_backups":      readCluster,
+	"list_replications": readCluster,
 
 	"list_dropped_tables": readCluster,
 
@@ -109,36 +110,41 @@ var requiredRights = map[string]string{
 	"meta.watch":           writeCluster,
 	"meta.unwatch":         writeCluster,
 
-	"create_table":      adminCluster,
-	"rename_table":      adminCluster,
-	"undrop_table":      adminCluster,
-	"purge_table":       adminCluster,
-	"drain_node":        adminCluster,
-	"remove_node":       adminCluster,
-	"blob_delete":       adminCluster,
-	"blob_fsck":         adminCluster,
-	"blob_revive":       adminCluster,
-	"blob_resume_sweep": adminCluster,
-	"add_user":          adminCluster,
-	"list_users":        adminCluster,
-	"revoke_user":       adminCluster,
-	"remove_user":       adminCluster,
-	"disable_user":      adminCluster,
-	"enable_user":       adminCluster,
-	"set_quota":         adminCluster,
-	"remove_quota":      adminCluster,
-	"set_owner":         adminCluster,
-	"create_token":      adminCluster,
-	"list_tokens":       adminCluster,
-	"revoke_token":      adminCluster,
-	"rotate_authority":  adminCluster,
-	"authority_status":  adminCluster,
-	"create_backup":     adminCluster,
-	"delete_backup":     adminCluster,
-	"restore_backup":    adminCluster,
-	"backup_files":      adminCluster,
-	"read_backup":       adminCluster,
-	"import_backup":     adminCluster,
+	"create_table":       adminCluster,
+	"rename_table":       adminCluster,
+	"undrop_table":       adminCluster,
+	"purge_table":        adminCluster,
+	"drain_node":         adminCluster,
+	"remove_node":        adminCluster,
+	"blob_delete":        adminCluster,
+	"blob_fsck":          adminCluster,
+	"blob_revive":        adminCluster,
+	"blob_resume_sweep":  adminCluster,
+	"add_user":           adminCluster,
+	"list_users":         adminCluster,
+	"revoke_user":        adminCluster,
+	"remove_user":        adminCluster,
+	"disable_user":       adminCluster,
+	"enable_user":        adminCluster,
+	"set_quota":          adminCluster,
+	"remove_quota":       adminCluster,
+	"set_owner":          adminCluster,
+	"create_token":       adminCluster,
+	"list_tokens":        adminCluster,
+	"revoke_token":       adminCluster,
+	"rotate_authority":   adminCluster,
+	"authority_status":   adminCluster,
+	"create_backup":      adminCluster,
+	"create_replication": adminCluster,
+	"pause_replication":  adminCluster,
+	"resume_replication": adminCluster,
+	"remove_replication": adminCluster,
+	"promote_table":      adminCluster,
+	"delete_backup":      adminCluster,
+	"restore_backup":     adminCluster,
+	"backup_files":       adminCluster,
+	"read_backup":        adminCluster,
+	"import_backup":      adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -149,7 +155,7 @@ var nodeMethods = strings.Fields(`
 	cluster.on_behalf cluster.promise cluster.quota_report cluster.start_voting cluster.unserved_tablets
 	cluster.who
 	log.append log.cut log.drop log.fence log.list log.open log.read log.refill log.stat log.verify
-	security.authority security.gossip_key security.issuer security.renew
+	row.follow security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
 	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.heat_sums tablet.held tablet.load tablet.merge
@@ -164,6 +170,7 @@ var byMaster = strings.Fields(`
 	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup
+	create_replication list_replications pause_replication resume_replication remove_replication promote_table
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -243,4 +250,6 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
 	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodImportBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
+	api.MethodCreateReplication: authz.LeaderFirst, api.MethodListReplications: authz.LeaderThroughout, api.MethodPauseReplication: authz.LeaderFirst,
+	api.MethodResumeReplication: authz.LeaderFirst, api.MethodRemoveReplication: authz.LeaderFirst, api.MethodPromoteTable: authz.LeaderFirst,
 }

@@ -47,6 +47,7 @@ import (
 	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
+	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/signin"
@@ -125,6 +126,7 @@ type Node struct {
 	data        *dataapi.Service
 	blobs       *blobs.Service
 	backups     *backups.Service
+	replication *replication.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service
@@ -274,6 +276,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.blobs.CollectGarbage)
 	n.background.Go(n.backups.Run)
 	n.background.Go(n.backups.RunReplays)
+	n.background.Go(n.replication.Run)
 	return nil
 }
 

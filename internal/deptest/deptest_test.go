@@ -101,7 +101,7 @@ var commands = map[string][]string{
 	"config":      {},
 	"serve":       {"config"},
 	"tools":       {"config"}, // stele.yaml(5)
-	"access":      {}, "backups": {}, "bench": {}, "bigtable": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+	"access":      {}, "backups": {}, "bench": {}, "bigtable": {}, "blobs": {}, "cluster": {}, "locks": {}, "replications": {}, "rows": {}, "tables": {},
 }
 
 // TestCommands: the groups of commands are independent of each other, and only the program imports them.
@@ -185,6 +185,7 @@ var services = map[string][]string{
 	"candidate":    {"assign", "members", "namespace"},
 	"dataapi":      {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
 	"tables":       {"authz", "changes", "metarows", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
+	"replication":  {"authz", "changes", "method", "namespace", "reply", "tables"},
 	"backups":      {"authz", "backup", "changes", "method", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
 }
 
