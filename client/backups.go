@@ -203,3 +203,69 @@ func (b Backups) DeleteSchedule(ctx context.Context, name string) error {
 	req := api.NamesRequest{Names: []string{name}}
 	return b.calls.do(ctx, &call{method: api.MethodDeleteBackupSchedule, change: true, encode: req.Append})
 }
+
+// Replication describes a replication of tables of another cluster.
+type Replication = api.ReplicationInfo
+
+// ReplicationSpec describes a replication to be created.
+type ReplicationSpec = api.CreateReplicationRequest
+
+// Replications manages the tables of this cluster that follow those of other ones. List requires the right to read the cluster, the
+// other methods that to administer it.
+type Replications struct{ calls *caller }
+
+// Replications returns the replications of the cluster.
+func (c *Client) Replications() Replications { return Replications{&c.calls} }
+
+// Create creates a replication, and its tables, which must not exist. Errors: api.ErrReplicationExists, ErrTableExists, ErrBadName, those of
+// a client of the source, *AmbiguousError, and those of Tables.List.
+func (r Replications) Create(ctx context.Context, spec *ReplicationSpec) error {
+	return r.calls.do(ctx, &call{method: api.MethodCreateReplication, change: true, encode: spec.Append})
+}
+
+// List returns all replications, with the state of their tables. Errors: ErrPermission, and those of Tables.List.
+func (r Replications) List(ctx context.Context) ([]Replication, error) {
+	var all api.Replications
+	err := r.calls.query(ctx, api.MethodListReplications, nil, all.Decode)
+	return all.Replications, err
+}
+
+// Pause stops a replication until Resume. Errors: api.ErrNoReplication, and those of List.
+func (r Replications) Pause(ctx context.Context, name string) error {
+	return r.change(ctx, api.MethodPauseReplication, name)
+}
+
+// Resume continues a replication where it was paused. Errors: those of Pause.
+func (r Replications) Resume(ctx context.Context, name string) error {
+	return r.change(ctx, api.MethodResumeReplication, name)
+}
+
+// Remove ends a replication. Its tables accept changes only after Promote. Errors: those of Pause.
+func (r Replications) Remove(ctx context.Context, name string) error {
+	return r.change(ctx, api.MethodRemoveReplication, name)
+}
+
+// Promote makes a table that follows another one an ordinary table, with what it has. When it returns, no more changes of the source are made.
+// Errors: ErrNoTable, api.ErrNotFollower, and those of List.
+func (r Replications) Promote(ctx context.Context, tableName string) error {
+	return r.change(ctx, api.MethodPromoteTable, tableName)
+}
+
+// change makes a change that may be repeated.
+func (r Replications) change(ctx context.Context, method, name string) error {
+	req := api.NamesRequest{Names: []string{name}}
+	return r.calls.do(ctx, &call{method: method, change: true, safe: true, encode: req.Append})
+}
+
+// Follow makes a change of a table that follows another one by a replication, unless its row has it already. It is for nodes. Errors: those of
+// Apply, and api.ErrNotFollower.
+func (t *Table) Follow(ctx context.Context, replication string, c *Change) (made bool, err error) {
+	req := api.FollowRequest{Table: t.name, Replication: replication, Change: *c}
+	k := call{method: api.MethodFollow, table: t.name, row: c.Row, id: &req.TableID, change: true, safe: true, encode: req.Append}
+	k.decode = func(d *wire.Decoder) error {
+		made = d.Bool()
+		return d.Err()
+	}
+	err = t.client.calls.do(ctx, &k)
+	return made, err
+}

@@ -36,6 +36,8 @@ type ChangesFrom struct {
 	Until time.Time
 	// Start and End are the rows: Start < row <= End, an empty one meaning no bound.
 	Start, End []byte
+	// Next is the position of these rows, of a ChangePosition. It takes precedence over Since.
+	Next uint64
 }
 
 // Changes reads the change stream of a table. It follows the table's tablets when they are split, merged or moved. Each change comes once, and those
@@ -68,7 +70,7 @@ var ErrBadToken = errors.New("malformed token of a change stream")
 
 // Changes returns a reader of the table's change stream. The error is ErrBadToken.
 func (t *Table) Changes(from ChangesFrom) (*Changes, error) {
-	all := ChangePosition{Start: bytes.Clone(from.Start), End: bytes.Clone(from.End)}
+	all := ChangePosition{Start: bytes.Clone(from.Start), End: bytes.Clone(from.End), Next: from.Next}
 	c := &Changes{table: t, positions: []changePosition{{ChangePosition: all}}}
 	if !from.Until.IsZero() {
 		c.until = max(from.Until.UnixMicro(), 1)
@@ -91,6 +93,35 @@ func (t *Table) ChangePositions(ctx context.Context) ([]ChangePosition, error) {
 		}
 	}
 	return c.Positions(), nil
+}
+
+// ChangePositionAfter returns the present position of the change stream on the tablet with the rows after a row. Errors: those of Changes.Next.
+func (t *Table) ChangePositionAfter(ctx context.Context, row []byte) (ChangePosition, error) {
+	c := &Changes{table: t, positions: []changePosition{{ChangePosition: ChangePosition{Start: row}}}}
+	if _, err := c.read(ctx); err != nil {
+		return ChangePosition{}, err
+	}
+	return c.positions[0].ChangePosition, nil
+}
+
+// Drain calls each for the changes that were made before the call, and perhaps some later ones. It does not wait for more, and stops at an error of each.
+// Errors: those of Next.
+func (c *Changes) Drain(ctx context.Context, each func([]Change) error) error {
+	c.at = 0
+	for c.at < len(c.positions) {
+		at := c.at
+		got, err := c.read(ctx)
+		if err != nil {
+			return err
+		}
+		if len(got) > 0 {
+			c.at = at // there may be more
+			if err := each(got); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Bound bounds the memory of the results of Next, in bytes, at least 1: a change that takes more is a *RowTooLargeError, after which

@@ -39,6 +39,7 @@
 //	/sweep                 the current round of garbage collection: package blobfs
 //	/backups/ID            a backup: package node/backup
 //	/schedules/NAME        a schedule of backups: package node/backup
+//	/replication           replications and their progress (/replicating): package node/replication
 //	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users: package node/lockserver
 //
@@ -110,6 +111,7 @@
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
 //	CollectGarbage   Start            Close               package blobs: collects garbage while this node is master
 //	backups.Run      Start            Close               package backups: makes backups while this node is master; so does backups.RunReplays
+//	replication.Run  Start            Close               package replication: follows tables of other clusters while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	quotas.Follow    Start            Close               reads quotas, and reports demand

@@ -72,17 +72,18 @@ var requiredRights = map[string]string{
 	"merge_tablets":  adminTable,
 	"compact_tablet": adminTable,
 
-	"status":           watchCluster,
-	"activity":         watchCluster,
-	"slow_requests":    readCluster,
-	"traces":           readCluster,
-	"audit_log":        adminCluster,
-	"log_lines":        readCluster,
-	"list_nodes":       watchCluster,
-	"raft_status":      watchCluster,
-	"unserved_tablets": readCluster,
-	"list_quotas":      watchCluster,
-	"list_backups":     readCluster,
+	"status":            watchCluster,
+	"activity":          watchCluster,
+	"slow_requests":     readCluster,
+	"traces":            readCluster,
+	"audit_log":         adminCluster,
+	"log_lines":         readCluster,
+	"list_nodes":        watchCluster,
+	"raft_status":       watchCluster,
+	"unserved_tablets":  readCluster,
+	"list_quotas":       watchCluster,
+	"list_backups":      readCluster,
+	"list_replications": readCluster,
 
 	"list_backup_schedules": readCluster,
 
@@ -141,11 +142,16 @@ var requiredRights = map[string]string{
 	"create_backup_schedule": adminCluster,
 	"delete_backup_schedule": adminCluster,
 
-	"delete_backup":  adminCluster,
-	"restore_backup": adminCluster,
-	"backup_files":   adminCluster,
-	"read_backup":    adminCluster,
-	"import_backup":  adminCluster,
+	"delete_backup":      adminCluster,
+	"restore_backup":     adminCluster,
+	"backup_files":       adminCluster,
+	"read_backup":        adminCluster,
+	"import_backup":      adminCluster,
+	"create_replication": adminCluster,
+	"pause_replication":  adminCluster,
+	"resume_replication": adminCluster,
+	"remove_replication": adminCluster,
+	"promote_table":      adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -156,7 +162,7 @@ var nodeMethods = strings.Fields(`
 	cluster.on_behalf cluster.promise cluster.quota_report cluster.start_voting cluster.unserved_tablets
 	cluster.who
 	log.append log.cut log.drop log.fence log.list log.open log.read log.refill log.stat log.verify
-	security.authority security.gossip_key security.issuer security.renew
+	row.follow security.authority security.gossip_key security.issuer security.renew
 	sweep.begin sweep.clear sweep.end sweep.extents sweep.judge sweep.judge_replicas sweep.pins sweep.replicas
 	sweep.revive
 	tablet.clear tablet.compact tablet.compact_one tablet.describe tablet.heat tablet.heat_sums tablet.held tablet.load tablet.merge
@@ -171,6 +177,7 @@ var byMaster = strings.Fields(`
 	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
+	create_replication list_replications pause_replication resume_replication remove_replication promote_table
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -251,4 +258,6 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCompactTablet: authz.LeaderFirst,
 	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodImportBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
 	api.MethodCreateBackupSchedule: authz.LeaderFirst, api.MethodDeleteBackupSchedule: authz.LeaderFirst, api.MethodListBackupSchedules: authz.LeaderThroughout,
+	api.MethodCreateReplication: authz.LeaderFirst, api.MethodListReplications: authz.LeaderThroughout, api.MethodPauseReplication: authz.LeaderFirst,
+	api.MethodResumeReplication: authz.LeaderFirst, api.MethodRemoveReplication: authz.LeaderFirst, api.MethodPromoteTable: authz.LeaderFirst,
 }

@@ -48,6 +48,7 @@ import (
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/recentlog"
 	"github.com/steledb/stele/node/removal"
+	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/signin"
@@ -127,6 +128,7 @@ type Node struct {
 	data        *dataapi.Service
 	blobs       *blobs.Service
 	backups     *backups.Service
+	replication *replication.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service
@@ -278,6 +280,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.blobs.CollectGarbage)
 	n.background.Go(n.backups.Run)
 	n.background.Go(n.backups.RunReplays)
+	n.background.Go(n.replication.Run)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/assign"
@@ -30,6 +31,7 @@ import (
 	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
+	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
@@ -122,6 +124,8 @@ func (n *Node) newServices() {
 		MasterEpoch: masterEpoch, Roots: n.roots, SweepDelay: n.cfg.Tuning.SweepDelay, LogTimes: func() []api.ReplicaTimes { return n.activity.LogReplicas() }})
 	n.backups = backups.New(backups.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Catalog: &n.catalog, Changes: n.changes, Roots: n.roots, Tables: n.tables, Tablets: n.tabletAdmin,
 		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch, StagedFor: n.cfg.Tuning.StagedFor})
+	n.replication = replication.New(replication.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, Tables: n.tables,
+		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()

@@ -21,6 +21,9 @@ type Schema struct {
 	Protected bool `json:"deletion_protection,omitzero"`
 	// ChangeRetention is how long the changes of the table's rows are kept for readers of its change stream. Zero means that it has none.
 	ChangeRetention time.Duration `json:"change_stream_ns,omitzero"`
+	// Follows is the name of the replication by which the table follows one of another cluster. Only its changes are accepted then. Empty
+	// means that the table is an ordinary one.
+	Follows string `json:"follows,omitempty"`
 	// Families is sorted by name.
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
@@ -78,9 +81,43 @@ func (s *Schema) Clone() *Schema {
 
 // Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
-	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected && s.ChangeRetention == o.ChangeRetention &&
+	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected && s.ChangeRetention == o.ChangeRetention && s.Follows == o.Follows &&
 		slices.Equal(s.Groups, o.Groups) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
+}
+
+// PositionFamily is the family of a table that follows another one in which each row has the position of its last change. No read returns its cells.
+const PositionFamily = "_position"
+
+// positionPolicy lets positions go once no change stream can have an older change.
+const positionPolicy = "versions=1 or age=31d"
+
+// Follow returns the schema of a table that follows another one by a replication. Errors: ErrFamilyExists if it has a family of the name
+// PositionFamily, and those of Validate.
+func (s *Schema) Follow(replication string) (*Schema, error) {
+	policy, err := ParseGCPolicy(positionPolicy)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.AddFamily(Family{Name: PositionFamily, GC: policy})
+	if err != nil {
+		return nil, err
+	}
+	c.Follows = replication
+	return c, nil
+}
+
+// Promote returns the schema as that of an ordinary table.
+func (s *Schema) Promote() *Schema {
+	if s.Follows == "" {
+		return s
+	}
+	c := s.Clone()
+	c.Follows = ""
+	if i, ok := c.findFamily(PositionFamily); ok {
+		c.Families = slices.Delete(c.Families, i, i+1)
+	}
+	return c
 }
 
 // AddFamily returns the schema with f added under a new ID; f.ID is ignored. An empty f.Group means

@@ -3,7 +3,9 @@ package tablet
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/table"
 )
@@ -64,6 +66,20 @@ type For struct {
 	turns Turns
 	table uint64 // id of the table; 0: the current table of that name
 	trace *trace.Record
+	// follows is the replication whose changes are made; empty for ordinary ones.
+	follows string
+}
+
+// check returns the mutation as the caller may make it. The error is an *api.FollowerError for an ordinary change of a table that follows another one.
+func (as For) check(sc *schema, rm *table.RowMutation) (*table.RowMutation, error) {
+	rm, err := as.s.writes.check(sc, rm, as.a)
+	if err == nil && sc.table.Follows != as.follows {
+		if as.follows != "" {
+			return nil, fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNotFollower)
+		}
+		err = &api.FollowerError{Table: sc.table.Name, Replication: sc.table.Follows}
+	}
+	return rm, err
 }
 
 // Traced returns a copy of as whose operation records what it does in r, which may be nil. The operation does not use

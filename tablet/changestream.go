@@ -292,6 +292,7 @@ type ChangesPage struct {
 
 	reserved int64
 	memory   *budget.Large
+	more     bool
 }
 
 // Release releases the memory of large changes, which must not be used any more.
@@ -326,10 +327,12 @@ func (as For) ReadChanges(ctx context.Context, tableName string, r ChangesReques
 	q := changesQuery{For: as, ChangesRequest: r}
 	for waited := false; ; {
 		p, woken, err := q.attempt(ctx, tableName)
-		if err != nil || len(p.Changes) > 0 || waited || r.Wait <= 0 {
+		if err != nil || len(p.Changes) > 0 || !p.more && (waited || r.Wait <= 0) {
 			return p, err
 		}
-		q.Next, q.Since = p.Next, 0
+		if q.Next, q.Since = p.Next, 0; p.more {
+			continue // a page without changes is the last
+		}
 		p.Release()
 		select {
 		case <-ctx.Done():
@@ -455,7 +458,7 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 		p.Release()
 		return nil, err
 	}
-	if more {
+	if p.more = more; more {
 		p.Watermark = 0
 	}
 	return p, nil
@@ -586,7 +589,7 @@ func (p *ChangesPage) add(ctx context.Context, r *changes.Record, sc *schema, vi
 	own.Body = slices.Clone(r.Body) // the file's block, or the memtable, is not kept for it
 	c, err := own.Decode(func(name []byte, id uint32) bool {
 		f := sc.familyOf(name, id)
-		return f != nil && vis.family(f.index)
+		return f != nil && f.index != sc.hidden && vis.family(f.index)
 	})
 	if err != nil || len(c.Mutations) == 0 {
 		return false, err

@@ -24,6 +24,8 @@ type reader struct {
 	end  []byte
 	col  []byte
 
+	// positions is set to read the family of positions of a table that follows another one.
+	positions bool
 	// answers is set if the emitted rows are the result of the operation, not for internal use.
 	answers bool
 	access  Access      // of the caller; nil permits everything
@@ -130,7 +132,7 @@ func (r *reader) release() {
 		r.rows.versions = nil
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
+	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions = nil, nil, false, nil, nil, false
 	r.heat.End()
 	r.rows.report()
 	r.rows.trace = nil
@@ -239,7 +241,7 @@ func (r *rows) init(ctx context.Context, t *Tablet, sc *schema, snap uint64, f *
 			return err
 		}
 	}
-	r.selection.init(f, r.schema, visible)
+	r.selection.init(f, r.schema, visible, of.positions)
 	r.selection.eval = &of.eval
 	r.judge.Init(t.server.gcClock.Now(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax

@@ -39,6 +39,44 @@ func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, 
 	return matched, err
 }
 
+// positionQualifier is the column of the family of positions that has the sequence number of the row's last change.
+const positionQualifier = "seq"
+
+// Change is a change of a row of another table, which the row follows.
+type Change struct {
+	Row       []byte
+	Seq       uint64 // increases with each change of the row
+	Time      int64  // in µs
+	Mutations []table.Mutation
+}
+
+// Follow makes a change in a table that follows another one, unless the row has it already: its position, in the same commit, has a sequence
+// number of at least that of the change. So each change is made once, if those of a row come in order, however often they come. It reports
+// whether it has made the change. Errors: as Apply and ReadRow; api.ErrNotFollower if the table does not follow the replication, or not any more.
+func (as For) Follow(ctx context.Context, tableName, replication string, c *Change) (made bool, err error) {
+	as.follows = replication
+	_, err = as.modify(ctx, tableName, c.Row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+		rm := &table.RowMutation{Row: c.Row}
+		if sc := t.schema.Load().table; sc.Follows != replication {
+			return nil, fmt.Errorf("table %q: %w", sc.Name, api.ErrNotFollower)
+		}
+		var last table.Cell
+		r.positions = true
+		rule := table.Rule{Family: table.PositionFamily, Qualifier: []byte(positionQualifier)}
+		if err := r.newest(ctx, t, c.Row, &rule, &last); err != nil {
+			return nil, err
+		}
+		made = len(last.Value) != 8 || binary.BigEndian.Uint64(last.Value) < c.Seq
+		if made {
+			at := max(t.stampFloor(), last.Timestamp) // the policy of the family keeps it by its age from now on
+			position := table.Set(table.PositionFamily, []byte(positionQualifier), at, binary.BigEndian.AppendUint64(nil, c.Seq))
+			rm.Mutations = append(slices.Clone(c.Mutations), position)
+		}
+		return rm, nil
+	})
+	return made, err
+}
+
 // checkBranches checks both lists of mutations, whatever the predicate will choose: an invalid
 // request fails whatever the row holds.
 func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) error {
@@ -49,7 +87,7 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 		if len(branch.mutations) == 0 {
 			continue
 		}
-		_, err := as.s.writes.check(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
+		_, err := as.check(sc, &table.RowMutation{Row: row, Mutations: branch.mutations})
 		// a table that is hidden from the caller is reported as missing
 		if errors.Is(err, api.ErrNoTable) {
 			return err
@@ -243,7 +281,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 	as.endTurn()
 	admitted := err == nil && len(rm.Mutations) > 0
 	if admitted {
-		if rm, err = s.writes.check(sc, rm, as.a); err == nil {
+		if rm, err = as.check(sc, rm); err == nil {
 			err = s.writes.admit(t, rm, as.trace)
 		}
 		admitted = err == nil

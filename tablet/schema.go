@@ -14,6 +14,7 @@ type schema struct {
 	version  Version  // nil: current until SetSchema
 	families []family // sorted by name, as in table
 	inMemory []string // names of in-memory groups
+	hidden   int      // index of the family of positions that no read returns, of a table that follows another one; otherwise -1
 }
 
 type family struct {
@@ -23,9 +24,12 @@ type family struct {
 }
 
 func newSchema(t *table.Schema, v Version) *schema {
-	s := &schema{table: t, version: v, families: make([]family, len(t.Families))}
+	s := &schema{table: t, version: v, families: make([]family, len(t.Families)), hidden: -1}
 	for i := range t.Families {
 		s.families[i] = family{Family: t.Families[i], index: i, policy: gcpolicy.New(&t.Families[i])}
+		if t.Follows != "" && t.Families[i].Name == table.PositionFamily {
+			s.hidden = i
+		}
 	}
 	for i := range t.Groups {
 		if t.Groups[i].InMemory {

@@ -125,20 +125,21 @@ type selection struct {
 	subset   bool       // not all families are selected
 }
 
-func (w *selection) init(f *table.Program, s *schema, visible Visibility) {
+// init prepares the selection. positions is set for a read of the family of positions.
+func (w *selection) init(f *table.Program, s *schema, visible Visibility, positions bool) {
 	w.program, w.visible, w.subset = f, visible, false
 	w.hints = table.Hints{}
 	if f != nil {
 		w.hints = f.Hints()
 	}
-	if w.hints.Families == nil && visible.Families == nil {
+	if w.hints.Families == nil && visible.Families == nil && (s.hidden < 0 || positions) {
 		return
 	}
 	w.subset = true
 	w.families = w.families[:0]
 	for i := range s.families {
 		wanted := w.hints.Families == nil || w.hints.Families(s.families[i].Name)
-		w.families = append(w.families, wanted && visible.family(i))
+		w.families = append(w.families, wanted && visible.family(i) && (i != s.hidden || positions))
 	}
 }
 

@@ -101,7 +101,7 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	if as.a != nil {
 		as.a.Begin()
 	}
-	rm, err := s.writes.check(sc, rm, as.a)
+	rm, err := as.check(sc, rm)
 	if err == nil {
 		err = s.writes.admit(t, rm, as.trace)
 	}
@@ -141,7 +141,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		if as.a != nil {
 			as.a.Begin()
 		}
-		rm, err = s.writes.check(sc, rm, as.a)
+		rm, err = as.check(sc, rm)
 	}
 	if err == ErrWouldWait || err == errStale {
 		return false

@@ -2,9 +2,11 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
@@ -165,4 +167,206 @@ func (r *ChangesResult) Decode(d *wire.Decoder) error {
 		d.Skip()
 	}
 	return d.Err()
+}
+
+// Errors of replications.
+var (
+	// ErrNoReplication means that there is no replication with that name.
+	ErrNoReplication = errors.New("no such replication")
+	// ErrReplicationExists means that a replication with that name already exists.
+	ErrReplicationExists = errors.New("replication exists")
+)
+
+// Bounds of replications.
+const (
+	// ReplicationsMax is the number of replications of a cluster.
+	ReplicationsMax = 20
+	// ReplicationTablesMax is the number of tables of a replication.
+	ReplicationTablesMax = 100
+	// ReplicationAddrsMax is the number of addresses of a source.
+	ReplicationAddrsMax = 100
+	// ReplicationSecretMax bounds the credential of a replication, in bytes.
+	ReplicationSecretMax = 64 << 10
+)
+
+// States of tables of replications: the values of ReplicationTable.State.
+const (
+	ReplicationCopying   = "copying"   // the rows of the source are copied
+	ReplicationFollowing = "following" // its changes are made
+	ReplicationPaused    = "paused"
+	ReplicationFailed    = "failed" // the last attempt failed; others follow
+)
+
+// MethodFollow makes a change of a table that follows another one. It is for nodes.
+const MethodFollow = "row.follow"
+
+// FollowRequest holds the parameters of row.follow:
+//
+//	[table, replication, row, seq, time, [mutation…], options?]
+//
+// The result is a bool: whether the change was made, as the row did not have it.
+type FollowRequest struct {
+	TableOptions
+	Table, Replication string
+	Change             Change
+
+	names names
+}
+
+// Append encodes the parameters.
+func (r *FollowRequest) Append(e *wire.Encoder) {
+	n := r.TableOptions.count()
+	e.Array(6 + min(n, 1))
+	e.Str(r.Table)
+	e.Str(r.Replication)
+	e.Bin(r.Change.Row)
+	e.Uint(r.Change.Seq)
+	e.Int(r.Change.Time)
+	table.AppendMutations(e, r.Change.Mutations)
+	r.TableOptions.append(e, n)
+}
+
+// Decode decodes the n parameters in d. A nil lim means the defaults.
+func (r *FollowRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
+	if err := params(MethodFollow, n, 6, 7); err != nil {
+		return err
+	}
+	r.Table, r.Replication = r.names.table(d), d.Str()
+	r.Change.Row, r.Change.Seq, r.Change.Time = d.Bytes(), d.Uint(), d.Int()
+	if err := checkRow(d, r.Change.Row, lim); err != nil {
+		return err
+	}
+	var err error
+	if r.Change.Mutations, err = table.DecodeMutations(d, nil, r.names.families(), lim); err != nil {
+		return err
+	}
+	return r.TableOptions.decode(d, n > 6, r)
+}
+
+func (r *FollowRequest) option(key []byte, d *wire.Decoder) bool {
+	return r.TableOptions.option(key, d)
+}
+
+// CreateReplicationRequest holds the parameters of create_replication:
+//
+//	[name, [address…], [table…], options?]    options: secret, rate
+type CreateReplicationRequest struct {
+	Options
+	Name   string
+	Addrs  []string // of nodes of the source
+	Tables []string
+	// Secret is the credential for the source: a certificate with its key, or an access token. Empty for an open cluster.
+	Secret []byte
+	// Rate bounds the bytes of changes and rows per second; 0 means no bound.
+	Rate int64
+}
+
+// Append encodes the parameters.
+func (r *CreateReplicationRequest) Append(e *wire.Encoder) {
+	n := r.Options.count() + present(r.Secret)
+	if r.Rate > 0 {
+		n++
+	}
+	e.Array(3 + min(n, 1))
+	e.Str(r.Name)
+	for _, texts := range [][]string{r.Addrs, r.Tables} {
+		e.Array(len(texts))
+		for _, text := range texts {
+			e.Str(text)
+		}
+	}
+	r.Options.append(e, n)
+	appendBytes(e, "secret", r.Secret)
+	if r.Rate > 0 {
+		e.Str("rate")
+		e.Int(r.Rate)
+	}
+}
+
+// Decode decodes the n parameters in d.
+func (r *CreateReplicationRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodCreateReplication, n, 3, 4); err != nil {
+		return err
+	}
+	*r = CreateReplicationRequest{Name: d.Str()}
+	for _, list := range []struct {
+		to   *[]string
+		what string
+		max  int64
+	}{{&r.Addrs, "addresses", ReplicationAddrsMax}, {&r.Tables, "tables of a replication", ReplicationTablesMax}} {
+		if err := decodeList(d, list.what, list.max, func() error {
+			*list.to = append(*list.to, d.Str())
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if err := r.Options.decode(d, n > 3, r); err != nil {
+		return err
+	}
+	if len(r.Addrs) == 0 || len(r.Tables) == 0 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: addresses and tables are required", MethodCreateReplication)
+	}
+	return within("bytes of a credential", len(r.Secret), ReplicationSecretMax)
+}
+
+func (r *CreateReplicationRequest) option(key []byte, d *wire.Decoder) bool {
+	switch string(key) {
+	case "secret":
+		r.Secret = append([]byte(nil), optionalBytes(d)...)
+	case "rate":
+		r.Rate = countOption(d, "rate")
+	default:
+		return false
+	}
+	return true
+}
+
+// ReplicationTable is the state of a table of a replication.
+type ReplicationTable struct {
+	Name  string `json:"name"`
+	State string `json:"state"` // ReplicationCopying and the others
+	// LagMS is the age of the last time up to which all changes of the source are made, in ms by the clock of the master's node; -1 if it is
+	// not known.
+	LagMS   int64  `json:"lag_ms"`
+	Changes int64  `json:"changes"` // that were made since the master's node took over the replication
+	Rows    int64  `json:"rows"`    // that were copied since then
+	Error   string `json:"error"`   // of the last attempt
+}
+
+func (t *ReplicationTable) fields() fields {
+	return fields{{"name", &t.Name}, {"state", &t.State}, {"lag_ms", &t.LagMS}, {"changes", &t.Changes}, {"rows", &t.Rows}, {"error", &t.Error}}
+}
+
+// ReplicationInfo describes a replication.
+type ReplicationInfo struct {
+	Name   string             `json:"name"`
+	Addrs  []string           `json:"addrs"`
+	By     string             `json:"by"` // the user who created it; empty on an open cluster
+	Paused bool               `json:"paused"`
+	Rate   int64              `json:"rate"`
+	Tables []ReplicationTable `json:"tables"`
+}
+
+func (r *ReplicationInfo) fields() fields {
+	return fields{
+		{"name", &r.Name}, {"addrs", &texts{&r.Addrs, "addresses", ReplicationAddrsMax}}, {"by", &r.By}, {"paused", &r.Paused}, {"rate", &r.Rate},
+		{"tables", &list[ReplicationTable]{all: &r.Tables, fields: (*ReplicationTable).fields, what: "tables", max: ReplicationTablesMax}},
+	}
+}
+
+// Replications is the result of list_replications.
+type Replications struct{ Replications []ReplicationInfo }
+
+func (r *Replications) fields() fields {
+	return fields{{"replications", &list[ReplicationInfo]{all: &r.Replications, fields: (*ReplicationInfo).fields, what: "replications", max: ReplicationsMax}}}
+}
+
+// Append encodes the result.
+func (r *Replications) Append(e *wire.Encoder) { r.fields().append(e) }
+
+// Decode decodes the result.
+func (r *Replications) Decode(d *wire.Decoder) error {
+	*r = Replications{}
+	return r.fields().decode(d)
 }

@@ -63,6 +63,11 @@ const (
 	CodeOutOfRange     rpc.Code = 150
 	CodeNoChangeStream rpc.Code = 151
 	CodeRestoreTime    rpc.Code = 152
+
+	CodeFollower            rpc.Code = 153
+	CodeNotFollower         rpc.Code = 154
+	CodeReplicationNotFound rpc.Code = 155
+	CodeReplicationExists   rpc.Code = 156
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -110,6 +115,10 @@ var kinds = errkind.Table{
 		{Code: CodeOutOfRange, Name: "out_of_range", Target: ErrOutOfRange},
 		{Code: CodeNoChangeStream, Name: "no_change_stream", Target: ErrNoChangeStream},
 		{Code: CodeRestoreTime, Name: "restore_time", Target: ErrRestoreTime, Form: restoreTimeForm},
+		{Code: CodeFollower, Name: "follower", Target: ErrFollower, Form: followerForm},
+		{Code: CodeNotFollower, Name: "not_follower", Target: ErrNotFollower},
+		{Code: CodeReplicationNotFound, Name: "replication_not_found", Target: ErrNoReplication},
+		{Code: CodeReplicationExists, Name: "replication_exists", Target: ErrReplicationExists},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
@@ -178,6 +187,11 @@ var (
 		func(e *TokenRefusedError, d errkind.Details) { d["reason"], d["id"] = e.Reason, e.ID },
 		func(a errkind.Answer) error {
 			return &TokenRefusedError{Reason: a.Text("reason"), ID: a.Text("id"), Text: a.Message}
+		})
+	followerForm = errkind.FormOf(
+		func(e *FollowerError, d errkind.Details) { d["table"], d["replication"] = e.Table, e.Replication },
+		func(a errkind.Answer) error {
+			return &FollowerError{Table: a.Text("table"), Replication: a.Text("replication")}
 		})
 	restoreTimeForm = errkind.FormOf(
 		func(e *RestoreTimeError, d errkind.Details) { d["reason"], d["limit"] = e.Reason, e.Limit },

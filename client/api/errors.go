@@ -213,6 +213,25 @@ func (e *OutOfRangeError) Error() string {
 // Unwrap returns ErrOutOfRange.
 func (e *OutOfRangeError) Unwrap() error { return ErrOutOfRange }
 
+// ErrFollower means that a table follows one of another cluster, and accepts no other changes: a *FollowerError.
+var ErrFollower = errors.New("the table follows one of another cluster")
+
+// FollowerError is ErrFollower with the name of the replication.
+type FollowerError struct {
+	Table       string
+	Replication string
+}
+
+func (e *FollowerError) Error() string {
+	return fmt.Sprintf("table %q follows the replication %q, and accepts no other changes: write to its source, or promote it (stele replication promote)", e.Table, e.Replication)
+}
+
+// Unwrap returns ErrFollower.
+func (e *FollowerError) Unwrap() error { return ErrFollower }
+
+// ErrNotFollower means that a table does not follow the replication of a change.
+var ErrNotFollower = errors.New("the table does not follow the replication")
+
 // ErrRestoreTime means that a table cannot be restored to that time: a *RestoreTimeError.
 var ErrRestoreTime = errors.New("the table cannot be restored to that time")
 

@@ -92,6 +92,13 @@ const (
 	MethodBackupFiles          = "backup_files"
 	MethodReadBackup           = "read_backup"
 	MethodImportBackup         = "import_backup"
+
+	MethodCreateReplication = "create_replication"
+	MethodListReplications  = "list_replications"
+	MethodPauseReplication  = "pause_replication"
+	MethodResumeReplication = "resume_replication"
+	MethodRemoveReplication = "remove_replication"
+	MethodPromoteTable      = "promote_table"
 )
 
 // Methods lists every method of the data API.
@@ -112,6 +119,7 @@ func Methods() []string {
 		MethodUsage, MethodKeyHeat, MethodHotTablets, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodCreateBackupSchedule, MethodListBackupSchedules, MethodDeleteBackupSchedule, MethodBackupFiles, MethodReadBackup, MethodImportBackup,
+		MethodCreateReplication, MethodListReplications, MethodPauseReplication, MethodResumeReplication, MethodRemoveReplication, MethodPromoteTable,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cluster"
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/cmd/stele/locks"
+	"github.com/steledb/stele/cmd/stele/replications"
 	"github.com/steledb/stele/cmd/stele/rows"
 	"github.com/steledb/stele/cmd/stele/serve"
 	"github.com/steledb/stele/cmd/stele/tables"
@@ -26,7 +27,7 @@ func groups(a *cli.App) []cli.Group {
 	nodes := slices.Concat(serve.Commands(a), cluster.StatusCommands(a), config.Commands(a), cluster.Commands(a), access.Commands(a))
 	return []cli.Group{
 		{ID: "node", Title: "Nodes:", Commands: nodes},
-		{ID: "schema", Title: "Tables:", Commands: slices.Concat(tables.Commands(a), backups.Commands(a))},
+		{ID: "schema", Title: "Tables:", Commands: slices.Concat(tables.Commands(a), backups.Commands(a), replications.Commands(a))},
 		{ID: "data", Title: "Rows:", Commands: rows.Commands(a)},
 		{ID: "blobs", Title: "Blobs:", Commands: blobs.Commands(a)},
 		{ID: "locks", Title: "Locks:", Commands: locks.Commands(a)},

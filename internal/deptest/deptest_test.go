@@ -102,7 +102,7 @@ var commands = map[string][]string{
 	"config":      {},
 	"serve":       {"config"},
 	"tools":       {"config"}, // stele.yaml(5)
-	"access":      {}, "backups": {}, "bench": {}, "bigtable": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+	"access":      {}, "backups": {}, "bench": {}, "bigtable": {}, "blobs": {}, "cluster": {}, "locks": {}, "replications": {}, "rows": {}, "tables": {},
 }
 
 // TestCommands: the groups of commands are independent of each other, and only the program imports them.
@@ -188,6 +188,7 @@ var services = map[string][]string{
 	"dataapi":      {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
 	"tables":       {"authz", "changes", "metarows", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
 	"backups":      {"authz", "backup", "changes", "method", "metric", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
+	"replication":  {"authz", "changes", "method", "namespace", "reply", "tables"},
 }
 
 type listed struct {

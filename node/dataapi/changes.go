@@ -98,3 +98,19 @@ func encodeChanges(e *wire.Encoder, p *tablet.ChangesPage) {
 		api.AppendChange(e, &api.Change{Row: c.Row, Seq: c.Seq, Time: c.Time, Mutations: c.Mutations})
 	}
 }
+
+// follow makes a change of a table that follows another one.
+func (d *Service) follow(c *rpc.Call) {
+	var r api.FollowRequest
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
+		return
+	}
+	x := &r.Change
+	made, err := d.Tablets.TabletsOf(r.Table).For(nil).Table(r.TableID).Follow(c.Context(), r.Table, r.Replication,
+		&tablet.Change{Row: x.Row, Seq: x.Seq, Time: x.Time, Mutations: x.Mutations})
+	if err != nil {
+		reply.Fail(c, d.Tablets.Misrouted(nil, err, r.Table, r.TableID, x.Row))
+		return
+	}
+	c.Reply(func(e *wire.Encoder) { e.Bool(made) })
+}

@@ -79,6 +79,7 @@ func (d *Service) Register(r method.Registrar) {
 	r.Handle(api.MethodReadRows, rpc.Spawned, authz.Guard{To: authz.Own}, d.readRows)
 	r.Handle(api.MethodCheckAndMutate, rpc.Spawned, authz.Guard{To: authz.Own}, d.checkAndMutate)
 	r.Handle(api.MethodReadModifyWrite, rpc.Spawned, authz.Guard{To: authz.Own}, d.readModifyWrite)
+	r.Handle(api.MethodFollow, rpc.Spawned, authz.Guard{}, d.follow)
 	r.Handle(api.MethodReadChanges, rpc.Waiting, authz.Guard{To: authz.Own}, d.readChanges)
 	r.Handle(api.MethodScanOpen, rpc.Spawned, authz.Guard{To: authz.Own}, d.scanOpen)
 	r.Handle(api.MethodScanNext, rpc.Spawned, authz.Guard{To: authz.Own}, d.scanNext)

@@ -168,13 +168,38 @@ func (tb *Service) Restore(ctx context.Context, name string, old *table.Schema, 
 	if err != nil {
 		return nil, nil, err
 	}
-	restored := *old
+	restored := *old.Promote()
 	restored.Name, restored.ID, restored.Protected = name, id, false
 	if err := restored.Validate(tb.Limits); err != nil {
 		return nil, nil, err
 	}
 	served, err = tb.save(ctx, &restored, &namespace.SplitPoints{First: id + 1, From: from}, creator)
 	return &restored, served, err
+}
+
+// CreateFollower creates a table that follows one of another cluster, within a change, with the families and groups of that one. Errors: those of
+// create_table.
+func CreateFollower(ctx context.Context, tb *Service, source *table.Schema, replication, creator string) (served <-chan struct{}, err error) {
+	if err := tb.checkNew(ctx, source.Name); err != nil {
+		return nil, err
+	}
+	s := source.Clone()
+	s.Protected, s.ChangeRetention = false, 0
+	if s, err = s.Promote().Follow(replication); err != nil {
+		return nil, err
+	}
+	if s.ID, err = tb.Catalog.NextIDs(ctx, 2); err != nil { // for the table and its tablet
+		return nil, err
+	}
+	if err := s.Validate(tb.Limits); err != nil {
+		return nil, err
+	}
+	return tb.save(ctx, s, &namespace.SplitPoints{First: s.ID + 1}, creator)
+}
+
+// AlterNow changes a table's schema, within a change. When it returns, no server uses the old schema (I15).
+func AlterNow(ctx context.Context, tb *Service, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+	return tb.alterNow(ctx, name, edit)
 }
 
 // prepareTable writes the grant and the ownership of the creator, if any, before the table exists.

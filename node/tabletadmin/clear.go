@@ -64,6 +64,9 @@ func (tv *Service) clearRows(ctx context.Context, r *api.ClearRowsRequest) error
 	if err != nil {
 		return err
 	}
+	if s.Follows != "" {
+		return &api.FollowerError{Table: s.Name, Replication: s.Follows}
+	}
 	c := &clearing{tv, s}
 	parts, err := c.divide(ctx, r.Start, r.End)
 	if err != nil {

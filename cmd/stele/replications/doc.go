@@ -1,0 +1,2 @@
+// Package replications has the command replication.
+package replications

@@ -1,0 +1,268 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/tables"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/table"
+)
+
+const (
+	// saveEvery is how often the position is saved. What was made since comes again after a failure, and is left out row by row.
+	saveEvery = 5 * time.Second
+	// lanes is the number of changes that are made at a time, of different rows.
+	lanes = 64
+	// staleAfter is the age of a saved position after which rows are copied again. Positions of rows are kept for 31 days.
+	staleAfter = 30 * 24 * time.Hour
+)
+
+// follow copies the rows that are not copied yet, and then makes changes as they come, until an error.
+func (f *follower) follow(ctx context.Context) error {
+	if err := f.load(ctx); err != nil {
+		return err
+	}
+	if err := f.syncFamilies(ctx); err != nil {
+		return err
+	}
+	if !f.st.copied {
+		f.following.Store(false)
+		if err := f.copy(ctx); err != nil {
+			return err
+		}
+	}
+	err := f.changesFrom(ctx)
+	if errors.Is(err, api.ErrOutOfRange) {
+		f.Log.Warn("changes of the source are not kept any more: its rows are copied again", "replication", f.run.name, "table", f.table, "err", err)
+		f.st = &state{source: f.st.source}
+		return errors.Join(err, f.save(ctx))
+	}
+	return err
+}
+
+// load reads the progress.
+func (f *follower) load(ctx context.Context) error {
+	file, err := f.Catalog.Meta.Get(ctx, statePath(f.run.name, f.table))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		f.st, f.gen = &state{}, 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if f.st, err = decodeState(file.Data); err != nil {
+		return err
+	}
+	f.gen = file.Generation
+	if time.Since(f.st.saved) > staleAfter {
+		f.st = &state{source: f.st.source}
+	}
+	return nil
+}
+
+// save writes the progress. The error is metaapi.ErrGeneration if another master has written it.
+func (f *follower) save(ctx context.Context) error {
+	f.st.saved = time.Now()
+	gen, err := f.Catalog.Set(ctx, statePath(f.run.name, f.table), f.st.encode(), f.gen)
+	if err == nil {
+		f.gen = gen
+	}
+	return err
+}
+
+// changesFrom makes the changes from the saved position on, until an error.
+func (f *follower) changesFrom(ctx context.Context) error {
+	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Token: f.st.token})
+	if err != nil {
+		return err
+	}
+	saved, dirty := time.Now(), false
+	for {
+		got, err := stream.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := f.makeAll(ctx, got); err != nil {
+			return err
+		}
+		dirty = dirty || len(got) > 0
+		if at := stream.Watermark(); !at.IsZero() {
+			f.watermark.Store(at.UnixMicro())
+		}
+		f.following.Store(true)
+		f.failure.Store(nil)
+		if dirty && time.Since(saved) >= saveEvery {
+			f.st.token = stream.Token()
+			if err := f.save(ctx); err != nil {
+				return err
+			}
+			saved, dirty = time.Now(), false
+		}
+	}
+}
+
+var seed = maphash.MakeSeed()
+
+// makeAll makes changes: those of a row in their order, and others at the same time. When it returns nil, all are made.
+func (f *follower) makeAll(ctx context.Context, got []client.Change) error {
+	var of [lanes][]*client.Change
+	bytes := 0
+	for i := range got {
+		x := &got[i]
+		lane := maphash.Bytes(seed, x.Row) % lanes
+		of[lane] = append(of[lane], x)
+		bytes += changeBytes(x)
+	}
+	if err := f.throttle(ctx, bytes); err != nil {
+		return err
+	}
+	group, inGroup := errgroup.WithContext(ctx)
+	for _, all := range of {
+		if len(all) == 0 {
+			continue
+		}
+		group.Go(func() error {
+			for _, x := range all {
+				if err := f.makeOne(inGroup, x); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func changeBytes(x *client.Change) int {
+	n := len(x.Row)
+	for i := range x.Mutations {
+		n += len(x.Mutations[i].Family) + len(x.Mutations[i].Qualifier) + len(x.Mutations[i].Value) + 16
+	}
+	return n
+}
+
+// throttle waits for the rate of the replication.
+func (f *follower) throttle(ctx context.Context, bytes int) error {
+	for limit := f.run.limit; limit != nil && bytes > 0; {
+		n := min(bytes, limit.Burst())
+		if err := limit.WaitN(ctx, n); err != nil {
+			return err
+		}
+		bytes -= n
+	}
+	return nil
+}
+
+// makeOne makes one change.
+func (f *follower) makeOne(ctx context.Context, x *client.Change) error {
+	made, err := f.to.Follow(ctx, f.run.name, x)
+	if errors.Is(err, table.ErrNoFamily) {
+		if x, err = f.known(ctx, x); err == nil {
+			made, err = f.to.Follow(ctx, f.run.name, x)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("row %.64q: %w", x.Row, err)
+	}
+	if made {
+		f.changes.Add(1)
+	}
+	return nil
+}
+
+// aggregate reports whether a family of the source has operands.
+func (f *follower) aggregate(family string) bool {
+	x := f.schema.Family(family)
+	return x != nil && x.Aggregate != table.AggregateNone
+}
+
+// known adds families of the source that the table lacks, and returns a change without the mutations of families that the source has dropped.
+func (f *follower) known(ctx context.Context, x *client.Change) (*client.Change, error) {
+	if err := f.syncFamilies(ctx); err != nil {
+		return x, err
+	}
+	info, err := f.from.Tables().Describe(ctx, f.table)
+	if err != nil {
+		return x, err
+	}
+	left := &client.Change{Row: x.Row, Seq: x.Seq, Time: x.Time}
+	for _, m := range x.Mutations {
+		if m.Op == table.OpDeleteRow || info.Schema.Family(m.Family) != nil {
+			left.Mutations = append(left.Mutations, m)
+		}
+	}
+	return left, nil
+}
+
+// syncFamilies gives the table the families of the source.
+func (f *follower) syncFamilies(ctx context.Context) error {
+	info, err := f.from.Tables().Describe(ctx, f.table)
+	if err != nil {
+		return err
+	}
+	if f.st.source != 0 && f.st.source != info.Schema.ID { // its sequence numbers are others
+		return fmt.Errorf("the source's table %q was dropped and created again: remove the replication and the table, and create them again", f.table)
+	}
+	f.st.source, f.schema = info.Schema.ID, info.Schema
+	have, err := f.Catalog.SchemaOf(ctx, f.table)
+	if err != nil {
+		return err
+	}
+	if have.Follows != f.run.name {
+		return fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
+	}
+	if sameFamilies(have, info.Schema) {
+		return nil
+	}
+	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: f.ID()}}
+	return f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
+		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) { return withFamilies(old, info.Schema, f.run.name) })
+		return err
+	})
+}
+
+// sameFamilies reports whether a table has the families of its source.
+func sameFamilies(have, source *table.Schema) bool {
+	for i := range source.Families {
+		if have.Family(source.Families[i].Name) == nil {
+			return false
+		}
+	}
+	return len(have.Families) == len(source.Families)+1
+}
+
+// withFamilies returns the schema of a table with the families of its source.
+func withFamilies(have, source *table.Schema, replication string) (s *table.Schema, err error) {
+	if have.Follows != replication {
+		return nil, fmt.Errorf("table %q: %w", have.Name, api.ErrNotFollower)
+	}
+	s = have
+	for _, x := range have.Families {
+		if x.Name != table.PositionFamily && source.Family(x.Name) == nil {
+			if s, err = s.DropFamily(x.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, x := range source.Families {
+		if s.Family(x.Name) == nil {
+			if s.Group(x.Group) == nil {
+				x.Group = table.DefaultGroup
+			}
+			if s, err = s.AddFamily(x); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}

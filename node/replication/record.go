@@ -1,0 +1,132 @@
+package replication
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+)
+
+// Directories of the lock service: records of replications, and the progress of their tables.
+const (
+	Dir      = "/replication"
+	StateDir = "/replicating"
+)
+
+func recordPath(name string) string       { return Dir + "/" + name }
+func statePath(name, table string) string { return StateDir + "/" + name + "/" + table }
+
+// record is the content of a replication's file:
+//
+//	[1, [address…], secret, [table…], paused, rate, by]
+type record struct {
+	addrs  []string
+	secret []byte // credential for the source
+	tables []string
+	paused bool
+	rate   int64
+	by     string
+}
+
+const (
+	recordVersion = 1
+	recordValues  = 7
+)
+
+func (r *record) encode() []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(recordValues)
+	e.Int(recordVersion)
+	appendTexts(e, r.addrs)
+	e.Bin(r.secret)
+	appendTexts(e, r.tables)
+	e.Bool(r.paused)
+	e.Int(r.rate)
+	e.Str(r.by)
+	return append([]byte(nil), e.Bytes()...)
+}
+
+func appendTexts(e *wire.Encoder, texts []string) {
+	e.Array(len(texts))
+	for _, text := range texts {
+		e.Str(text)
+	}
+}
+
+func decodeTexts(d *wire.Decoder, most int) (texts []string) {
+	for range d.ArrayMax(most) {
+		texts = append(texts, d.Str())
+	}
+	return texts
+}
+
+// begin begins to decode a file of a version and at least so many values.
+func begin(b []byte, what string, version int64, values int) (d wire.Decoder, n int, err error) {
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return d, 0, fmt.Errorf("%s: %d of %d bytes are a message: %v", what, n, len(b), err)
+	}
+	d = wire.NewDecoder(b)
+	n = d.Array()
+	if v := d.Int(); d.Err() == nil && (v != version || n < values) {
+		return d, 0, fmt.Errorf("%s: %d values of version %d, want at least %d of version %d", what, n, v, values, version)
+	}
+	return d, n, nil
+}
+
+func decodeRecord(b []byte) (*record, error) {
+	d, n, err := begin(b, "record of a replication", recordVersion, recordValues)
+	if err != nil {
+		return nil, err
+	}
+	r := &record{addrs: decodeTexts(&d, api.ReplicationAddrsMax), secret: append([]byte(nil), d.Bytes()...), tables: decodeTexts(&d, api.ReplicationTablesMax)}
+	r.paused, r.rate, r.by = d.Bool(), d.Int(), d.Str()
+	for range n - recordValues {
+		d.Skip()
+	}
+	return r, d.Err()
+}
+
+// state is the progress of a table:
+//
+//	[1, copied, row, token, source, time]
+//
+// All changes before the token are made. While rows are copied it is the position before the first of them, and row is the last one.
+type state struct {
+	copied bool // all rows are copied
+	row    []byte
+	token  string // empty: nothing has begun
+	source uint64 // id of the source's table
+	saved  time.Time
+}
+
+const (
+	stateVersion = 1
+	stateValues  = 6
+)
+
+func (s *state) encode() []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(stateValues)
+	e.Int(stateVersion)
+	e.Bool(s.copied)
+	e.Bin(s.row)
+	e.Str(s.token)
+	e.Uint(s.source)
+	e.Int(s.saved.UnixMicro())
+	return append([]byte(nil), e.Bytes()...)
+}
+
+func decodeState(b []byte) (*state, error) {
+	d, n, err := begin(b, "progress of a replication", stateVersion, stateValues)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{copied: d.Bool(), row: append([]byte(nil), d.Bytes()...), token: d.Str(), source: d.Uint(), saved: time.UnixMicro(d.Int())}
+	for range n - stateValues {
+		d.Skip()
+	}
+	return s, d.Err()
+}

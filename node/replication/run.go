@@ -1,0 +1,236 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/table"
+)
+
+const (
+	// poll is how often the master looks for changed replications. A change on the master's node wakes it sooner.
+	poll = time.Second
+	// Pauses of a table between attempts that fail.
+	retryMin = 200 * time.Millisecond
+	retryMax = 15 * time.Second
+	// rateBurst is the burst of the rate of a replication, in bytes: one page of changes.
+	rateBurst = 4 << 20
+)
+
+// running is a replication at work on this node.
+type running struct {
+	name       string
+	generation uint64
+	record     *record
+	stop       context.CancelFunc
+	done       sync.WaitGroup
+	tables     map[string]*follower
+	limit      *rate.Limiter // nil: no limit
+}
+
+// Run runs the replications while this node is the master, until it closes.
+func (s *Service) Run() {
+	var failed loglimit.OnChange
+	for s.Ctx.Err() == nil {
+		epoch := s.MasterEpoch()
+		ctx, stop := timing.While(s.Ctx, poll, func() bool { return s.MasterEpoch() == epoch })
+		for epoch != 0 && ctx.Err() == nil {
+			err := s.reconcile(ctx)
+			if ctx.Err() == nil {
+				failed.WarnError(s.Log, "start replications; will try again", err)
+			}
+			s.pauseOrWake(ctx)
+		}
+		stop()
+		s.stopAll()
+		s.pauseOrWake(s.Ctx)
+	}
+}
+
+func (s *Service) pauseOrWake(ctx context.Context) {
+	t := time.NewTimer(poll)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.wake:
+	case <-ctx.Done():
+	}
+}
+
+// reconcile starts the replications that shall run, and stops the others. A changed one is started again.
+func (s *Service) reconcile(ctx context.Context) error {
+	names, err := s.Catalog.List(ctx, Dir)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	var errs []error
+	for _, name := range names {
+		r, gen, err := s.read(ctx, name)
+		if err != nil {
+			wanted[name] = true // it goes on as it is
+			if !errors.Is(err, api.ErrNoReplication) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		if wanted[name] = !r.paused; !r.paused {
+			s.start(ctx, name, r, gen)
+		}
+	}
+	s.mu.Lock()
+	var gone []*running
+	for name, r := range s.running {
+		if !wanted[name] {
+			gone = append(gone, r)
+			delete(s.running, name)
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range gone {
+		r.end()
+	}
+	return errors.Join(errs...)
+}
+
+func (r *running) end() {
+	r.stop()
+	r.done.Wait()
+}
+
+// start starts a replication unless it runs in that generation.
+func (s *Service) start(ctx context.Context, name string, rec *record, gen uint64) {
+	s.mu.Lock()
+	old := s.running[name]
+	s.mu.Unlock()
+	if old != nil && old.generation == gen {
+		return
+	}
+	if old != nil {
+		old.end()
+	}
+	r := &running{name: name, generation: gen, record: rec, tables: map[string]*follower{}}
+	if rec.rate > 0 {
+		r.limit = rate.NewLimiter(rate.Limit(rec.rate), max(rateBurst, int(min(rec.rate, 1<<30))))
+	}
+	ctx, r.stop = context.WithCancel(ctx)
+	for _, t := range rec.tables {
+		r.tables[t] = &follower{Service: s, run: r, table: t}
+	}
+	s.mu.Lock()
+	s.running[name] = r
+	s.mu.Unlock()
+	r.done.Go(func() { s.work(ctx, r) })
+}
+
+// work connects to the source, and runs all tables until ctx ends.
+func (s *Service) work(ctx context.Context, r *running) {
+	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
+	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
+		from, err := openSource(ctx, r.record, s.Log)
+		if err != nil {
+			for _, f := range r.tables {
+				f.fail(fmt.Errorf("the source: %w", err))
+			}
+			continue
+		}
+		var group sync.WaitGroup
+		for _, f := range r.tables {
+			group.Go(func() { f.loop(ctx, from) })
+		}
+		group.Wait()
+		_ = from.Close()
+	}
+}
+
+func (s *Service) stopAll() {
+	s.mu.Lock()
+	all := s.running
+	s.running = map[string]*running{}
+	s.mu.Unlock()
+	for _, r := range all {
+		r.end()
+	}
+}
+
+// status returns the state of a table.
+func (s *Service) status(name, of string, paused bool) api.ReplicationTable {
+	s.mu.Lock()
+	r := s.running[name]
+	s.mu.Unlock()
+	t := api.ReplicationTable{Name: of, State: api.ReplicationCopying, LagMS: -1}
+	if r != nil && r.tables[of] != nil {
+		r.tables[of].report(&t)
+	}
+	if paused {
+		t.State = api.ReplicationPaused
+	}
+	return t
+}
+
+// follower makes the changes of one table.
+type follower struct {
+	*Service
+	run   *running
+	table string
+
+	// Only the goroutine of the table uses these, but for schema, which others read.
+	from *client.Client
+	to   *client.Table
+	st   *state
+	gen  uint64 // of the file of st
+
+	schema *table.Schema // of the source's table, as it was last
+
+	following     atomic.Bool
+	watermark     atomic.Int64 // µs
+	changes, rows atomic.Int64
+	failure       atomic.Pointer[string]
+}
+
+func (f *follower) report(t *api.ReplicationTable) {
+	if f.following.Load() {
+		t.State = api.ReplicationFollowing
+	}
+	t.Changes, t.Rows = f.changes.Load(), f.rows.Load()
+	if at := f.watermark.Load(); at > 0 {
+		t.LagMS = max(time.Since(time.UnixMicro(at)).Milliseconds(), 0)
+	}
+	if text := f.failure.Load(); text != nil {
+		t.State, t.Error = api.ReplicationFailed, *text
+	}
+}
+
+func (f *follower) fail(err error) {
+	text := fmt.Sprintf("%.500s", err)
+	if old := f.failure.Swap(&text); old == nil || *old != text {
+		f.Log.Warn("replication of a table failed; will try again", "replication", f.run.name, "table", f.table, "err", err)
+	}
+}
+
+// loop follows the source until ctx ends.
+func (f *follower) loop(ctx context.Context, from *client.Client) {
+	f.from, f.to = from, f.Client().Table(f.table)
+	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
+	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
+		before := f.changes.Load() + f.rows.Load()
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.fail(err)
+		if f.changes.Load()+f.rows.Load() > before {
+			pauses = timing.Backoff{Min: retryMin, Max: retryMax}
+		}
+	}
+}

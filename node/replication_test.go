@@ -1,0 +1,187 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/table"
+)
+
+// replicated is a table of a source and its follower in another cluster.
+type replicated struct {
+	t        testing.TB
+	ctx      context.Context
+	from, to *backupCluster
+	x        *timed // makes changes of the source
+}
+
+// newReplicated creates the clusters, and a source with some rows.
+func newReplicated(t *testing.T, nodes int) *replicated {
+	t.Helper()
+	r := &replicated{t: t, from: newBackupCluster(t, 1), to: newBackupCluster(t, nodes)}
+	r.ctx, r.x = r.from.ctx, newTimed(r.from)
+	if nodes > 1 {
+		r.to.await(0, "three voters", votersAlive(3))
+		awaitAllLogReplicas(t, r.to.testCluster)
+		r.to.c = good(client.Open(r.ctx, r.to.addrs[0]+","+r.to.addrs[1]+","+r.to.addrs[2], client.Config{RetryTimeMax: 30 * time.Second}))
+		t.Cleanup(func() { r.to.c.Close() })
+	}
+	for range 100 {
+		r.x.step()
+	}
+	return r
+}
+
+// add creates the replication.
+func (r *replicated) add() {
+	r.t.Helper()
+	if err := r.to.c.Replications().Create(r.ctx, &client.ReplicationSpec{Name: "east", Addrs: r.from.addrs, Tables: []string{"t"}}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// equal waits until both tables have equal cells.
+func (r *replicated) equal(what string) {
+	r.t.Helper()
+	if !r.becomesEqual(40 * time.Second) {
+		from, to := r.from.rows("t"), r.to.rows("t")
+		for row := range from {
+			if from[row] != to[row] {
+				r.t.Errorf("%s: row %s is %q, want %q", what, row, to[row], from[row])
+			}
+		}
+		r.t.Fatalf("%s: %d rows, want %d; %+v", what, len(to), len(from), good(r.to.c.Replications().List(r.ctx)))
+	}
+}
+
+func (r *replicated) becomesEqual(within time.Duration) bool {
+	r.t.Helper()
+	for end := time.Now().Add(within); !maps.Equal(r.from.rows("t"), r.to.rows("t")); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestReplication (RE1, RE2, RE3): a table follows one of another cluster cell by cell, sums included, while rows are copied, the source's tablets
+// split and merge, families come and go, and either side restarts. It rejects other changes until it is promoted.
+func TestReplication(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	done := make(chan struct{})
+	go func() { // changes while the rows are copied
+		defer close(done)
+		for range 200 {
+			r.x.step()
+		}
+	}()
+	r.add()
+	<-done
+	r.equal("after the copy")
+	for i := range 100 {
+		r.x.step()
+		if i%20 == 0 {
+			r.x.tablets()
+		}
+	}
+	good(r.from.c.Tables().SetFamily(r.ctx, "t", good(table.ParseFamilySpec("new"))))
+	if err := r.from.c.Table("t").Apply(r.ctx, client.NewRowMutation("row001").Set("new:q", []byte("v"))); err != nil {
+		t.Fatal(err)
+	}
+	r.equal("after a new family")
+	r.checkRejected()
+
+	if err := r.to.c.Replications().Pause(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		r.x.step()
+	}
+	r.to.stop(0)
+	r.to.start(0)
+	r.to.c = r.to.client(0)
+	r.x.step()
+	if err := r.to.c.Replications().Resume(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	r.equal("after a pause")
+	r.from.stop(0)
+	r.from.start(0)
+	r.from.c = r.from.client(0)
+	for range 50 {
+		r.x.step()
+	}
+	r.equal("after a restart of the source")
+
+	if err := r.to.c.Replications().Promote(r.ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	want := r.to.rows("t")
+	r.x.step()
+	if got := r.to.rows("t"); !maps.Equal(got, want) {
+		t.Error("a promoted table follows its source")
+	}
+	if err := r.to.c.Table("t").Apply(r.ctx, client.NewRowMutation("row001").Set("f:q", []byte("own"))); err != nil {
+		t.Errorf("a write to a promoted table: %v", err)
+	}
+	if all := good(r.to.c.Replications().List(r.ctx)); len(all) != 0 {
+		t.Errorf("replications %+v", all)
+	}
+}
+
+// checkRejected checks that the table rejects other changes, and shows no positions.
+func (r *replicated) checkRejected() {
+	r.t.Helper()
+	c := r.to.c
+	_, check := c.Table("t").CheckAndMutate(r.ctx, "row001", nil, client.NewRowMutation("row001").DeleteRow(), nil)
+	_, add := c.Table("t").ReadModifyWrite(r.ctx, "row001", client.AppendRule("f:q", []byte("x")))
+	for what, err := range map[string]error{
+		"apply": c.Table("t").Apply(r.ctx, client.NewRowMutation("row001").Set("f:q", nil)),
+		"check": check, "modify": add, "clear": c.Tables().ClearRows(r.ctx, "t", "", ""),
+	} {
+		var rejected *api.FollowerError
+		if !errors.As(err, &rejected) || rejected.Replication != "east" {
+			r.t.Errorf("%s of a follower: %v", what, err)
+		}
+	}
+	if _, err := c.Table("t").Follow(r.ctx, "west", &client.Change{Row: []byte("row001"), Seq: 1 << 60, Mutations: []table.Mutation{table.DeleteRow()}}); !errors.Is(err, api.ErrNotFollower) {
+		r.t.Errorf("a change of another replication: %v", err)
+	}
+	if row, err := c.Table("t").Get(r.ctx, "row001", client.Filter(table.FamilyRegex(table.PositionFamily))); err != nil || row != nil && len(row.Cells) > 0 {
+		r.t.Errorf("positions are shown: %v, %v", row, err)
+	}
+}
+
+// TestReplicationFailover (RE1): the worker's node, which is the master, dies again and again while changes come. Each operand counts once.
+func TestReplicationFailover(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 3)
+	random := rand.New(rand.NewPCG(testseed.New(t), 2))
+	r.add()
+	for range 3 {
+		for range 100 {
+			r.x.step()
+		}
+		m := r.to.master()
+		if random.IntN(2) == 0 {
+			good(r.to.c.Tablets().Split(r.ctx, "t", fmt.Sprintf("row%03d", random.IntN(60))))
+		}
+		r.to.stop(m)
+		for range 50 {
+			r.x.step()
+		}
+		r.to.start(m)
+		r.to.await(m, "three voters again", votersAlive(3))
+		awaitAllLogReplicas(t, r.to.testCluster)
+	}
+	r.equal("after three masters")
+}
