@@ -21,6 +21,8 @@ type (
 	// SlowRequests are requests to a node that took long, and SlowRequest is one of them.
 	SlowRequests = api.SlowRequests
 	SlowRequest  = api.SlowRequest
+	// ErrorCount is the number of requests to a node that failed alike.
+	ErrorCount = api.ErrorCount
 	// Traces are requests to a node whose traces are kept, and Trace is one of them.
 	Traces = api.Traces
 	Trace  = api.Trace

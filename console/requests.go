@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/tracetree"
 )
 
 // requestsShown is the number of slow requests that are shown.
@@ -20,6 +21,9 @@ type requestsView struct {
 	Threshold time.Duration
 	Total     int64 // of all nodes, since their starts
 	Requests  []requestRow
+	Errors    []health.NodeErrors
+	Minutes   int // that the errors are of
+	Sampled   []tracetree.Span
 	Unknown   []string // nodes that did not answer, with the reason
 }
 
@@ -35,12 +39,17 @@ func requestsPage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &requestsView{}
+	x := &requestsView{Minutes: api.ErrorMinutes}
 	if err := x.ask(ctx, q.Client, nodes); err != nil {
 		return nil, err
 	}
+	health.SortErrors(x.Errors)
+	x.Errors = x.Errors[:min(len(x.Errors), requestsShown)]
 	slices.SortFunc(x.Requests, func(a, b requestRow) int { return int(b.EndMS - a.EndMS) })
 	x.Requests = x.Requests[:min(len(x.Requests), requestsShown)]
+	if x.Sampled, err = sampled(ctx, q.Client); err != nil {
+		return nil, err
+	}
 	return &content{Title: "Requests", Template: "requests.html", Section: "Requests", Data: x}, nil
 }
 
@@ -65,17 +74,25 @@ func (x *requestsView) ask(ctx context.Context, c *client.Client, nodes []client
 	})
 	slices.Sort(x.Unknown)
 	if errors.Is(err, client.ErrPermission) {
-		return err
+		return onePermission(err)
 	}
 	return nil
 }
 
 func (x *requestsView) add(n *client.NodeInfo, s *client.SlowRequests) {
 	x.Total += s.Total
+	x.Errors = append(x.Errors, health.ErrorsOf(n, s)...)
 	if x.Threshold == 0 || s.Threshold < x.Threshold { // nodes may have different ones
 		x.Threshold = s.Threshold
 	}
 	for _, r := range s.Requests {
 		x.Requests = append(x.Requests, requestRow{r, health.NameOf(n), n.ID})
 	}
+}
+
+// sampled returns the last requests that were kept at random, or because their callers asked for it. Slow ones are listed anyway.
+func sampled(ctx context.Context, c *client.Client) ([]tracetree.Span, error) {
+	all, _, err := tracetree.Gather(ctx, c, "")
+	all = slices.DeleteFunc(all, func(s tracetree.Span) bool { return s.Kept == api.TraceSlow })
+	return all[:min(len(all), requestsShown)], err
 }

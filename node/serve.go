@@ -25,7 +25,7 @@ func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.Limit(rpc.ServerConfig{
 		MessageBytesMax: int(b.Message), MemoryBytesMax: b.RPC, SpawnedMax: spawnedMax, ConnsMax: budget.ConnsMax(n.cfg.MemoryBytes), OnConns: func(change int) { n.reservation.Change(int64(change) * budget.ConnBytes) },
-		Logger: n.log.With("part", "rpc"), Traced: n.slow.Add, SlowAfter: n.cfg.SlowRequest, TraceEvery: max(0, n.cfg.TraceSample),
+		Logger: n.log.With("part", "rpc"), Traced: n.slow.Add, Failed: n.slow.CountError, SlowAfter: n.cfg.SlowRequest, TraceEvery: max(0, n.cfg.TraceSample),
 	})
 	if cfg.Admit = n.authz.Admitter; n.security != nil {
 		n.authz.Rights = authz.NewRights(&n.meta, n.quorum.Check)

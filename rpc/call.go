@@ -211,6 +211,9 @@ func (c *Call) finish(state uint64, enc *wire.Encoder, e *Error) bool {
 	if conn.srv.cfg.Traced != nil {
 		c.reportTraced(took, e)
 	}
+	if e != nil && conn.srv.cfg.Failed != nil {
+		conn.srv.cfg.Failed(c.traced(took, e))
+	}
 	if c.cancel != nil {
 		c.cancel()
 	}

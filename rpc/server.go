@@ -99,7 +99,9 @@ type ServerConfig struct {
 	MessageBytesOf func(p *Peer) int
 	// Traced, if it is not nil, is called before the answer of a call that took SlowAfter or more is sent, and of one
 	// whose trace is kept. It must be quick: the answer waits for it.
-	Traced    func(*TracedCall)
+	Traced func(*TracedCall)
+	// Failed, if it is not nil, is called likewise for each call that is answered with an error.
+	Failed    func(*TracedCall)
 	SlowAfter time.Duration
 	// TraceEvery makes the server record calls, and keep the traces of one of so many besides those that their callers
 	// sample. 0: it records none.

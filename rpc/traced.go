@@ -35,17 +35,20 @@ func (c *Call) Trace() *trace.Record {
 
 // reportTraced reports a call if it took long or its trace is kept.
 func (c *Call) reportTraced(took time.Duration, e *Error) {
-	cfg, record := &c.conn.srv.cfg, c.Trace()
-	slow := took >= cfg.SlowAfter
-	if !slow && !record.Kept() {
-		return
+	cfg := &c.conn.srv.cfg
+	if took >= cfg.SlowAfter || c.Trace().Kept() {
+		cfg.Traced(c.traced(took, e))
 	}
-	s := TracedCall{
+}
+
+// traced returns the call as reported.
+func (c *Call) traced(took time.Duration, e *Error) *TracedCall {
+	s := &TracedCall{
 		Method: c.method.name, Peer: &c.conn.peer, Identity: c.Identity(), Params: wire.NewDecoder(c.buf), NumParams: c.NumParams, Bytes: len(c.buf),
-		Took: took, Waited: took, Err: e, Slow: slow, Trace: record,
+		Took: took, Waited: took, Err: e, Slow: took >= c.conn.srv.cfg.SlowAfter, Trace: c.Trace(),
 	}
 	if !c.began.IsZero() {
 		s.Waited = c.began.Sub(c.arrived)
 	}
-	cfg.Traced(&s)
+	return s
 }

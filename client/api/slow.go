@@ -12,7 +12,24 @@ type SlowRequests struct {
 	Threshold time.Duration // requests that took less are not listed; seconds on the wire
 	Total     int64         // since the start of the node
 	Requests  []SlowRequest // the newest first, at most SlowRequestsMax
+	// Errors are the requests that failed in the last ErrorMinutes minutes, the most frequent first, at most ErrorsMax.
+	Errors []ErrorCount
 }
+
+// ErrorCount is the number of requests that failed alike.
+type ErrorCount struct {
+	Method string `json:"method"`
+	Code   string `json:"code"` // its name
+	// Table is empty for requests about no table, and User on an open cluster. Both are ErrorsOther if there were too many different ones.
+	Table   string `json:"table"`
+	User    string `json:"user"`
+	N       int64  `json:"n"`
+	LastMS  int64  `json:"last_ms"` // when the last was answered, in ms since 1970
+	Message string `json:"message"` // of the last, its first 200 bytes
+}
+
+// ErrorsOther stands for tables and users above the number that is counted one by one.
+const ErrorsOther = "(others)"
 
 // SlowRequest is a request that took long.
 type SlowRequest struct {
@@ -38,13 +55,20 @@ type SlowRequest struct {
 const (
 	SlowRequestsMax = 256
 	SlowRowBytesMax = 256
+	ErrorMinutes    = 10
+	ErrorsMax       = 1000
 )
 
 func (s *SlowRequests) fields() fields {
 	return fields{
 		{"node", &s.Node}, {"threshold_s", &s.Threshold}, {"total", &s.Total},
 		{"requests", &list[SlowRequest]{all: &s.Requests, fields: (*SlowRequest).fields, what: "requests", max: SlowRequestsMax}},
+		{"errors", &list[ErrorCount]{all: &s.Errors, fields: (*ErrorCount).fields, what: "errors", max: ErrorsMax}},
 	}
+}
+
+func (c *ErrorCount) fields() fields {
+	return fields{{"method", &c.Method}, {"code", &c.Code}, {"table", &c.Table}, {"user", &c.User}, {"n", &c.N}, {"last_ms", &c.LastMS}, {"message", &c.Message}}
 }
 
 func (r *SlowRequest) fields() fields {

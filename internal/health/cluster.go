@@ -172,6 +172,7 @@ func (x *Cluster) add(a *answers) {
 
 // addNodes adds the nodes of membership.
 func (x *Cluster) addNodes(a *answers) {
+	slices.SortStableFunc(a.nodes, func(m, n client.NodeInfo) int { return strings.Compare(NameOf(&m), NameOf(&n)) })
 	for i := range a.nodes {
 		n := &a.nodes[i]
 		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining}

@@ -56,11 +56,11 @@ func TestClusterProblems(t *testing.T) {
 	if got := x.Problems(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
 		t.Errorf("%q, %+v", got, x)
 	}
-	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7"}
+	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7", "a.3"}
 	x.Nodes[1].State, x.Nodes[1].Tablets = api.NodeDead, number(4)
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Name: "n1", Error: "silent"}, {Node: "b", Name: "n2", Error: "dead"}}})
 	got := strings.Join(x.Problems(), "\n")
-	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7", "block store on node n1: silent"} {
+	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7, node n1 (start 3)", "block store on node n1: silent"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %q in\n%s", want, got)
 		}

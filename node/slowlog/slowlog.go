@@ -35,6 +35,7 @@ type Config struct {
 // Log keeps slow and sampled requests. It is safe for concurrent use.
 type Log struct {
 	Config
+	failures failures
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -101,6 +102,9 @@ func (l *Log) Add(s *rpc.TracedCall) {
 		t.Error = s.Err.Code.String()
 	}
 	t.Table, t.Row = shape.names(s)
+	if shape == ofCursor {
+		t.Table = short(s.Trace.Table())
+	}
 	if s.Trace != nil {
 		addTrace(&t, s.Trace)
 	}
@@ -152,6 +156,7 @@ func (l *Log) Requests() *api.SlowRequests {
 	defer l.mu.Unlock()
 	s := &api.SlowRequests{Node: l.Node, Threshold: l.Threshold, Total: l.mu.slow.total}
 	l.mu.slow.each(func(t *api.Trace) { s.Requests = append(s.Requests, t.SlowRequest) })
+	s.Errors = l.failures.counts(time.Now())
 	return s
 }
 

@@ -26,9 +26,9 @@ func TestPages(t *testing.T) {
 		"/":                          {"healthy", "serves", "Nodes alive"},
 		"/nodes":                     {c.node.ID(), "alive"},
 		"/nodes/" + c.node.ID():      {"Memtables", "Data folder", "Drain this node"},
-		"/tables":                    {`<a href="/tables/web">web</a>`, "stele table undrop gone"},
+		"/tables":                    {`<a href="/tables/web">web</a>`, "stele table undrop gone", "Reads/s"},
 		"/tables?q=none":             {"No table has “none” in its name", `!href="/tables/web"`},
-		"/tables/web":                {"<td>none</td>", "<i>first</i>", "Compact"},
+		"/tables/web":                {"<td>none</td>", "<i>first</i>", "Compact", "Rows read/s"},
 		"/tables/web/row":            {"com.example", "value of com.example"},
 		"/tables/web/row?prefix=org": {"No row is in this range"},
 		"/backups":                   {"web"},
@@ -62,7 +62,20 @@ func TestTracePage(t *testing.T) {
 	if err := c.admin.Table("web").Apply(ctx, client.NewRowMutation("<b>row").Set("f:q", nil)); err != nil {
 		t.Fatal(err)
 	}
-	c.visitor(nil).get("/traces/"+traceID).want(t, http.StatusOK, "mutate", `<a href="/tables/web">`, "&lt;b&gt;row", "requested", "log replicas", "b7ad6b7169203331", "rows", "!<b>row")
+	c.visitor(nil).get("/traces/"+traceID).want(t, http.StatusOK, "mutate", `<a href="/tables/web">`, "&lt;b&gt;row", "requested", "log replicas", "b7ad6b7169203331", "rows", "the last was <a href=\"/nodes/"+c.node.ID()+`">`, "!<b>row")
+	c.visitor(nil).get("/requests").want(t, http.StatusOK, `<a href="/traces/`+traceID, "No request failed")
+}
+
+// TestErrors: requests that failed are on the page of requests, and their messages are text.
+func TestErrors(t *testing.T) {
+	c := startOpen(t)
+	c.create("web")
+	for range 2 {
+		if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation("r").Set("<b>none:q", nil)); err == nil {
+			t.Fatal("a family that does not exist was written")
+		}
+	}
+	c.visitor(nil).get("/requests").want(t, http.StatusOK, `<td class="n">2</td><th scope="row">family_not_found</th><td>mutate</td><td>web</td>`, "!<b>none")
 }
 
 // TestHostileRows: row keys, columns and values are text, whatever they have in them.

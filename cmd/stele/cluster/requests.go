@@ -20,26 +20,35 @@ const requestsLong = `List the last requests of all nodes that took long, the ne
 A request is listed if it took as long as the setting slow_request of its node, 200 ms
 unless it is set. WAITED is the part of TOOK before the request began, for lack of
 workers or memory. A node keeps 256 of them, in memory. "stele trace TRACE" shows what
-a request did and waited for.`
+a request did and waited for.
+
+With --errors, list the requests that failed in the last 10 minutes instead, by code,
+method, table, user and node, the most frequent first. Rows of mutate_rows and read_rows
+that failed alone are not counted.`
 
 const requestsExample = `  stele requests
   stele requests --limit 5
+  stele requests --errors
   stele requests --json | jq -r 'select(.user == "loader") | .row'`
 
 func requestsCommand(a *cli.App) *cobra.Command {
-	limit := 50
+	limit, failures := 50, false
 	cmd := &cobra.Command{
 		Use:     "requests",
-		Short:   "List requests that took long",
+		Short:   "List requests that took long, or that failed",
 		Long:    requestsLong,
 		Example: requestsExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				if failures {
+					return listErrors(ctx, a, c, limit)
+				}
 				return listRequests(ctx, a, c, limit)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&failures, "errors", false, "list requests that failed in the last 10 minutes, by code")
 	cmd.Flags().Var((*cli.LimitFlag)(&limit), "limit", "the number of requests to list")
 	return cmd
 }

@@ -18,18 +18,17 @@ const statusLong = `Show whether the node serves requests, the nodes of its clus
 
 The first line begins with healthy, degraded (the node serves, and something needs
 repair or attention) or unhealthy (the node does not serve). The next lines list
-problems, such as unassigned tablets, nodes that are down, with what to do about them, and
-tables whose quota of bytes is exhausted. Tablets that have not been served for 5 seconds
-are counted; the first of them are listed, each with the error of the last attempt to
-load it.
+problems, such as unassigned tablets, nodes that are down, with what to do about them,
+and tables whose quota of bytes is exhausted. Tablets that have not been served for 5
+seconds are counted; the first of them are listed, each with the error of the last
+attempt to load it.
 
 TABLETS are the tablets that METADATA places on a node, REPLICAS the bytes of replicas
-that it holds, UNDER the under-replicated extents that it has to repair. P99 LOG is the 99th
-percentile of the times in which its log replicas made appends durable, as the commit
-logs of all nodes saw it in the last quarter of a minute: writes wait for the slowest.
-Values that do
-not arrive within 5 seconds, or are being counted after a node has joined or left, are
-shown as ? and listed as unknown.
+that it holds, UNDER the under-replicated extents that it has to repair. P99 LOG is
+the 99th percentile of the times in which its log replicas made appends durable, as
+the commit logs of all nodes saw it in the last quarter of a minute: writes wait for
+the slowest. Values that do not arrive within 5 seconds, or are being counted after a
+node has joined or left, are shown as ? and listed as unknown.
 
 Exit codes: 0 the node serves; 5 it answers but does not serve, or tablets of the
 cluster are not served; 3 it cannot be reached; 7 it did not answer in time. With

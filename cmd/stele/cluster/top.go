@@ -19,13 +19,14 @@ import (
 const topLong = `Show what the nodes do now: rows read and changes made durable a second, the times of
 requests, and memory. On a terminal the view is replaced every two seconds until Ctrl-C.
 
-READS are rows read by key, SCANS batches of scans, and COMMITS changes made durable, a
-second since the last view; those of the first view are of a second. P99 READ and P99
-WRITE are the 99th percentiles of the last quarter of a minute, rounded up to a power of
-two. P99 LOG is that of the times in which the log replicas on the node made appends
-durable, as the commit logs of all nodes saw it: writes to any node wait for the slowest
-replica. WAITS are writes a second that waited for memory, or were rejected for lack of it.
-The console has the last hour as charts.
+ROWS READ are those read by key, SCANS batches of scans, and COMMITS changes made durable,
+a second since the last view; those of the first view are of a second. P99 READ and
+P99 WRITE are the 99th percentiles of the last quarter of a minute, rounded up to a
+power of two. P99 LOG is that of the times in which the log replicas on the node made
+appends durable, as the commit logs of all nodes saw it: writes to any node wait for
+the slowest replica. WAITS are writes a second that waited for memory, or were
+rejected for lack of it. ERRORS are failed requests a second of the last quarter of a
+minute: "stele requests --errors" lists them. The console has the last hour as charts.
 
 --hot adds the tablets with the most operations on rows since the minute before, of the
 tables that you may read. SHARE is that of all operations on these tables.`
@@ -73,6 +74,7 @@ type topJSON struct {
 	Scans      float64  `json:"scans_per_s"`
 	Commits    float64  `json:"commits_per_s"`
 	Waits      float64  `json:"waits_per_s"`
+	Errors     float64  `json:"errors_per_s"` // of the last quarter of a minute
 	ReadP99MS  *float64 `json:"read_p99_ms"`
 	WriteP99MS *float64 `json:"write_p99_ms"`
 	LogP99MS   *float64 `json:"log_p99_ms"` // of its log replicas, as all nodes saw them
@@ -193,6 +195,7 @@ func topLine(last, now *nodeView) topJSON {
 	}
 	s := now.status
 	l.Tablets, l.Memtables, l.Cache = s.Tablets, s.MemtableBytes, s.CacheBytes
+	l.Errors = errorRate(now.activity)
 	l.ReadP99MS, l.WriteP99MS = lastMS(now.activity.ReadP99US), lastMS(now.activity.WriteP99US)
 	if last == nil || last.status == nil || last.status.Uptime > s.Uptime {
 		return l
@@ -202,6 +205,14 @@ func topLine(last, now *nodeView) topJSON {
 	l.Reads, l.Scans, l.Commits = rate(s.Reads, last.status.Reads), rate(s.Scans, last.status.Scans), rate(s.Commits, last.status.Commits)
 	l.Waits = rate(s.Stalls+s.Overloads, last.status.Stalls+last.status.Overloads)
 	return l
+}
+
+// errorRate returns the failed requests a second of the last interval.
+func errorRate(a *client.Activity) float64 {
+	if len(a.Errors) == 0 || a.IntervalMS == 0 {
+		return 0
+	}
+	return 1000 * float64(a.Errors[len(a.Errors)-1]) / float64(a.IntervalMS)
 }
 
 // lastMS returns the last of some times in µs, in ms; nil if there is none.
@@ -223,12 +234,13 @@ func printTop(a *cli.App, lines []topJSON) error {
 		}
 		return nil
 	}
-	g := cli.NewGrid("NODE", "STATE", "READS/S", "SCANS/S", "COMMITS/S", "P99 READ", "P99 WRITE", "P99 LOG", "WAITS/S", "TABLETS", "MEMTABLES", "CACHES")
+	g := cli.NewGrid("NODE", "STATE", "ROWS READ/S", "SCANS/S", "COMMITS/S", "P99 READ", "P99 WRITE", "P99 LOG", "WAITS/S", "ERRORS/S", "TABLETS", "MEMTABLES", "CACHES")
 	var sum topJSON
 	for i := range lines {
 		l := &lines[i]
 		addTop(g, l)
 		sum.Reads, sum.Scans, sum.Commits, sum.Waits = sum.Reads+l.Reads, sum.Scans+l.Scans, sum.Commits+l.Commits, sum.Waits+l.Waits
+		sum.Errors += l.Errors
 		sum.Tablets, sum.Memtables, sum.Cache = sum.Tablets+l.Tablets, sum.Memtables+l.Memtables, sum.Cache+l.Cache
 		sum.ReadP99MS, sum.WriteP99MS = slower(sum.ReadP99MS, l.ReadP99MS), slower(sum.WriteP99MS, l.WriteP99MS)
 		sum.LogP99MS = slower(sum.LogP99MS, l.LogP99MS)
@@ -247,11 +259,11 @@ func addTop(g *cli.Grid, l *topJSON) {
 			state = "no answer"
 		}
 		none := cli.Number("?")
-		g.Add(l.Node, state, none, none, none, none, none, msText(l.LogP99MS), none, none, none, none)
+		g.Add(l.Node, state, none, none, none, none, none, msText(l.LogP99MS), none, none, none, none, none)
 		return
 	}
 	rate := func(r float64) cli.Number { return cli.Count(int64(r + 0.5)) }
-	g.Add(l.Node, l.State, rate(l.Reads), rate(l.Scans), rate(l.Commits), msText(l.ReadP99MS), msText(l.WriteP99MS), msText(l.LogP99MS), rate(l.Waits), cli.Count(l.Tablets), cli.Size(l.Memtables), cli.Size(l.Cache))
+	g.Add(l.Node, l.State, rate(l.Reads), rate(l.Scans), rate(l.Commits), msText(l.ReadP99MS), msText(l.WriteP99MS), msText(l.LogP99MS), rate(l.Waits), rate(l.Errors), cli.Count(l.Tablets), cli.Size(l.Memtables), cli.Size(l.Cache))
 }
 
 func slower(a, b *float64) *float64 {
