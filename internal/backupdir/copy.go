@@ -66,6 +66,12 @@ func (d *Dir) Copy(ctx context.Context, src Source, from *client.Backup, access 
 		return nil, err
 	}
 	defer unlock()
+	b, err := d.copyLocked(ctx, src, from, access, p)
+	return b, lockError(ctx, err)
+}
+
+// copyLocked is Copy while the lock is held, as long as ctx lasts.
+func (d *Dir) copyLocked(ctx context.Context, src Source, from *client.Backup, access *Access, p *Progress) (_ *Backup, err error) {
 	if err := d.store.Clean(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package backupdir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -10,6 +11,17 @@ var ErrNoBackup = errors.New("no such backup")
 
 // ErrNoDirectory means that a directory has never been one of backups. It may be the mount point of a file server that is not mounted.
 var ErrNoDirectory = errors.New("not a directory of backups")
+
+// ErrLockLost means that a copy or deletion has lost the lock of its store, and stopped: it could not renew it, and another one may have begun.
+var ErrLockLost = errors.New("the lock of the backups is lost: another copy or deletion may have begun")
+
+// lockError returns ErrLockLost instead of an error that its loss has caused.
+func lockError(held context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(held), ErrLockLost) {
+		return ErrLockLost
+	}
+	return err
+}
 
 // BusyError means that another copy or deletion is at work in the directory.
 type BusyError struct{ Dir string }

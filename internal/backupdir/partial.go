@@ -133,6 +133,9 @@ func (p *partial) storeLocked(ctx context.Context) error {
 func (p *partial) close(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if errors.Is(context.Cause(ctx), ErrLockLost) {
+		return // the records belong to another copy
+	}
 	_ = p.storeLocked(context.WithoutCancel(ctx))
 }
 

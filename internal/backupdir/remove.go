@@ -22,6 +22,12 @@ func (d *Dir) Delete(ctx context.Context, id string) (Freed, error) {
 		return Freed{}, err
 	}
 	defer unlock()
+	freed, err := d.deleteLocked(ctx, id)
+	return freed, lockError(ctx, err)
+}
+
+// deleteLocked is Delete while the lock is held, as long as ctx lasts.
+func (d *Dir) deleteLocked(ctx context.Context, id string) (Freed, error) {
 	needed, err := d.needed(ctx, id)
 	if err != nil {
 		return Freed{}, fmt.Errorf("nothing is deleted: what other backups need is not known: %w", err)

@@ -34,9 +34,6 @@ type lockFile struct {
 	Free   bool   `json:"free"`
 }
 
-// errLost means that another caller has the lock, or that it could not be renewed.
-var errLost = errors.New("the lock of the bucket is lost: another copy or deletion may have begun")
-
 // held is a lock that this process has acquired.
 type held struct {
 	s      *Store
@@ -66,7 +63,7 @@ func (s *Store) Lock(ctx context.Context) (context.Context, func(), error) {
 	}
 	if err := h.check(ctx); err != nil {
 		_ = s.Remove(ctx, lockName(h.number)) // a smaller number than the largest counts for nothing
-		if errors.Is(err, errLost) {
+		if errors.Is(err, backupdir.ErrLockLost) {
 			err = s.busy()
 		}
 		return nil, nil, err
@@ -78,7 +75,7 @@ func (s *Store) Lock(ctx context.Context) (context.Context, func(), error) {
 		h.renew(ctx, cancel, began)
 	}()
 	return ctx, func() {
-		lost := ctx.Err() != nil && errors.Is(context.Cause(ctx), errLost)
+		lost := ctx.Err() != nil && errors.Is(context.Cause(ctx), backupdir.ErrLockLost)
 		cancel(nil)
 		<-done
 		if !lost {
@@ -149,14 +146,14 @@ func (h *held) write(ctx context.Context, absent bool) error {
 	return h.s.put(ctx, lockName(h.number), absent, raw)
 }
 
-// check returns errLost if there is a larger number, and removes smaller ones.
+// check returns backupdir.ErrLockLost if there is a larger number, and removes smaller ones.
 func (h *held) check(ctx context.Context) error {
 	last, smaller, err := h.s.lastLock(ctx)
 	if err != nil {
 		return err
 	}
 	if last != h.number {
-		return errLost
+		return backupdir.ErrLockLost
 	}
 	for _, n := range smaller {
 		if err := h.s.Remove(ctx, lockName(n)); err != nil {
@@ -179,8 +176,8 @@ func (h *held) renew(ctx context.Context, cancel context.CancelCauseFunc, began 
 		switch {
 		case err == nil:
 			began = now
-		case errors.Is(err, errLost) || time.Since(began) >= h.s.timing.lease-h.s.timing.renew:
-			cancel(errLost)
+		case errors.Is(err, backupdir.ErrLockLost) || time.Since(began) >= h.s.timing.lease-h.s.timing.renew:
+			cancel(backupdir.ErrLockLost)
 			return
 		}
 	}

@@ -484,7 +484,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-held.Done()
-	if !errors.Is(context.Cause(held), errLost) {
+	if !errors.Is(context.Cause(held), backupdir.ErrLockLost) {
 		t.Errorf("the lock was lost by %v", context.Cause(held))
 	}
 	unlock()
@@ -500,6 +500,44 @@ func TestLock(t *testing.T) {
 	if left := names(t, st); len(left) != 1 || !strings.HasPrefix(left[0], lockDir) {
 		t.Errorf("left are %q", left)
 	}
+}
+
+// TestLostLock: a copy that loses the lock while it is at work fails with that, lists nothing, and records nothing.
+func TestLostLock(t *testing.T) {
+	s, c := serve(t), newCluster()
+	st := s.open()
+	st.timing = lockTiming{time.Minute, time.Millisecond}
+	b := c.add("b1", contents...)
+	source := taken{c, func(ctx context.Context) {
+		taker := s.open()
+		taker.timing = lockTiming{0, time.Hour}
+		if _, _, err := taker.Lock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+	}}
+	if _, err := backupdir.In(st, nil).Copy(t.Context(), source, b, nil, &backupdir.Progress{}); !errors.Is(err, backupdir.ErrLockLost) {
+		t.Errorf("copied: %v", err)
+	}
+	if all, err := backupdir.In(st, nil).List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("listed: %+v, %v", all, err)
+	}
+	for _, name := range names(t, st) {
+		if strings.Contains(name, ".partial.") && !strings.HasSuffix(name, ".000000") {
+			t.Errorf("record %s was written", name)
+		}
+	}
+}
+
+// taken calls a function before it lists files.
+type taken struct {
+	*cluster
+	take func(ctx context.Context)
+}
+
+func (x taken) Files(ctx context.Context, id string, each func(*client.BackupFile) error) error {
+	x.take(ctx)
+	return x.cluster.Files(ctx, id, each)
 }
 
 // TestSharedServer: stores of other prefixes are not seen.

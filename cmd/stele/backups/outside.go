@@ -181,6 +181,8 @@ func explain(err error, dir string) error {
 		return &cli.Fault{Code: cli.ExitError, Err: err, Hint: bucket.Remedy}
 	case errors.As(err, new(*s3store.UsageError)):
 		return &cli.Fault{Code: cli.ExitUsage, Err: err}
+	case errors.Is(err, backupdir.ErrLockLost):
+		return &cli.Fault{Code: cli.ExitConflict, Err: err, Hint: "run the command again: a copy continues"}
 	case errors.Is(err, backupdir.ErrNoBackup):
 		return &cli.Fault{Code: cli.ExitNotFound, Err: err, Hint: fmt.Sprintf(`"stele backup list --from %s" shows the backups with their ids`, dir)}
 	case errors.Is(err, backupdir.ErrNoDirectory):
