@@ -55,10 +55,11 @@ func (f *Schemas) Schema(ctx context.Context, id uint64, name string) (*table.Sc
 		s, v, err := f.read(ctx, id, name)
 		switch {
 		case errors.Is(err, api.ErrNoTable):
-			if err := f.learn(ctx); err != nil {
+			names, err := f.learn(ctx)
+			if err != nil {
 				return nil, nil, err
 			}
-			if name = f.name(id); name == "" || planted.On(planted.KeptTableDiscarded) && table.IsDropped(name) {
+			if name = names[id]; name == "" || planted.On(planted.KeptTableDiscarded) && table.IsDropped(name) {
 				return nil, nil, fmt.Errorf("table with id %d: %w", id, api.ErrNoTable)
 			}
 		case err != nil || v != nil:
@@ -107,10 +108,11 @@ func decodeSchema(name string, data []byte) (*table.Schema, error) {
 func (f *Schemas) ByID(ctx context.Context, id uint64) (*table.Schema, tablet.Version, error) {
 	name := f.name(id)
 	if name == "" {
-		if err := f.learn(ctx); err != nil {
+		names, err := f.learn(ctx)
+		if err != nil {
 			return nil, nil, err
 		}
-		if name = f.name(id); name == "" {
+		if name = names[id]; name == "" {
 			return nil, nil, fmt.Errorf("table with id %d: %w", id, api.ErrNoTable)
 		}
 	}
@@ -124,8 +126,9 @@ func (f *Schemas) name(id uint64) string {
 	return f.mu.names[id]
 }
 
-// learn reads the ids of all tables. Those of files that were read before are known.
-func (f *Schemas) learn(ctx context.Context) error {
+// learn reads and returns the names of all tables by id. The ids of files that were read before are known. That a table is missing counts only in
+// the result: names may be those that another caller has read before, and stored later.
+func (f *Schemas) learn(ctx context.Context) (map[uint64]string, error) {
 	f.mu.Lock()
 	old := f.mu.known
 	f.mu.Unlock()
@@ -143,10 +146,10 @@ func (f *Schemas) learn(ctx context.Context) error {
 		return t.id, nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.known, f.mu.names = known, names
-	return nil
+	return names, nil
 }

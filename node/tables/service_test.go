@@ -607,7 +607,7 @@ func TestSeenByRights(t *testing.T) {
 		{owner, "t f g", "f g", true, false, false},
 		{reader, "t f g", "f g", false, false, false},
 		{part, "t g", "g", false, false, false},
-		{all, "t f g, u f g", "f g", false, true, false},
+		{all, "t f g, u f g", "f g", true, true, false},
 		{none, "", "", false, false, false},
 		{changestest.AsNode(), "t f g, u f g", "f g", true, true, false},
 		{changestest.User("eve", 0), "", "", false, false, true},
