@@ -3,10 +3,13 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/text"
 )
 
@@ -56,6 +59,28 @@ func sumOf(all map[string]*client.Activity) *client.Activity {
 		}
 	}
 	return sum
+}
+
+// gapsOf returns a line for each node whose part of the sums is missing: it does not answer, or its history begins later than that of others,
+// since it keeps it in memory.
+func gapsOf(nodes []client.NodeInfo, all map[string]*client.Activity) (lines []string) {
+	longest := time.Duration(0)
+	for _, a := range all {
+		longest = max(longest, past(a))
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		a := all[n.ID]
+		switch {
+		case a == nil && n.State == api.NodeLeft:
+		case a == nil:
+			lines = append(lines, "without node "+health.NameOf(n)+", which does not answer")
+		case longest-past(a) >= 2*time.Duration(a.IntervalMS)*time.Millisecond:
+			lines = append(lines, "without node "+health.NameOf(n)+" until "+text.Uptime(past(a))+" ago, when it started: its requests of before are lost")
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }
 
 // joined adds b to a by the place from the end, or takes the larger value.

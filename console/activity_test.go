@@ -3,9 +3,11 @@ package console
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 )
 
 // activity returns an activity with the same series everywhere.
@@ -56,5 +58,18 @@ func TestCharts(t *testing.T) {
 	}
 	if got := latelyOf(activity(-1)); got.ReadP99 != "–" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A node that restarted, or does not answer, is named where its part of the sums is missing.
+func TestGapsInSums(t *testing.T) {
+	of := func(intervals int) *client.Activity {
+		return &client.Activity{IntervalMS: 15_000, Reads: make([]int64, intervals)}
+	}
+	nodes := []client.NodeInfo{{ID: "a", Name: "n1"}, {ID: "b", Name: "n2"}, {ID: "c", Name: "n3"}, {ID: "d", Name: "n4"}, {ID: "e", Name: "n5", State: api.NodeLeft}}
+	got := strings.Join(gapsOf(nodes, map[string]*client.Activity{"a": of(240), "b": of(8), "c": of(239)}), "; ")
+	want := "without node n2 until 2m0s ago, when it started: its requests of before are lost; without node n4, which does not answer"
+	if got != want {
+		t.Errorf("%s", got)
 	}
 }

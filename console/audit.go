@@ -64,7 +64,7 @@ func auditPage(ctx context.Context, q *query) (*content, error) {
 		return nil
 	})
 	if errors.Is(err, client.ErrPermission) {
-		return nil, err
+		return nil, onePermission(err)
 	}
 	slices.SortStableFunc(x.Records, func(a, b auditRecord) int { return strings.Compare(b.Time, a.Time) })
 	x.Records = x.Records[:min(len(x.Records), auditShown)]

@@ -20,6 +20,7 @@ type nodeRow struct {
 	Look                     string // good, warn or bad
 	StateText, Role          string
 	Tablets, Replicas, Under string
+	TabletsText              string // such as "2 tablets"; empty: unknown
 	Log                      string // 99th percentile of its log replicas
 	Disk                     bar
 	Lately                   lately
@@ -41,6 +42,9 @@ func nodeTableOf(whole *health.Cluster, nodes []client.NodeInfo, activity map[st
 		if at := slices.IndexFunc(whole.Nodes, func(h health.Node) bool { return h.ID == n.ID }); at >= 0 {
 			h := &whole.Nodes[at]
 			n.Down = h.Problem()
+			if h.Tablets != nil {
+				n.TabletsText = text.Plural(*h.Tablets, "tablet")
+			}
 			if h.LogP99US != nil {
 				n.Log = text.Millis(float64(*h.LogP99US) / 1000)
 			}
@@ -86,6 +90,7 @@ type nodeView struct {
 	Error  string
 	Disks  []diskRow
 	Charts []chart
+	Hot    []hotRow // the busiest tablets here that the user may read
 }
 
 // diskRow is a disk of a node.
@@ -111,6 +116,7 @@ func nodePage(ctx context.Context, q *query) (*content, error) {
 		x.Error = err.Error()
 	} else {
 		x.Status = s
+		x.Hot = ratesOf(ctx, q.Client).onNode(x.Label)
 		x.Charts = chartsOf(sumOf(activityOf(ctx, q.Client, []client.NodeInfo{*n})))
 		for _, d := range s.Disks {
 			x.Disks = append(x.Disks, diskRow{d, usedBar(d.TotalBytes-d.FreeBytes, d.TotalBytes)})
@@ -138,4 +144,16 @@ func eachNode(nodes []client.NodeInfo, do func(*client.NodeInfo) error) error {
 	}
 	calls.Wait()
 	return errors.Join(errs...)
+}
+
+// onePermission returns one of the errors of several nodes, which reject a user for the same reason.
+func onePermission(err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range all.Unwrap() {
+			if errors.Is(e, client.ErrPermission) {
+				return e
+			}
+		}
+	}
+	return err
 }

@@ -26,7 +26,8 @@ type overview struct {
 	DiskKnown       bool
 	Table           nodeTable
 	Charts          []chart
-	Past            string // the time that the charts cover
+	Past            string   // the time that the charts cover
+	Gaps            []string // parts of it that they lack
 }
 
 // unservedHint is what to do about tablets that are not served.
@@ -67,5 +68,6 @@ func overviewPage(ctx context.Context, q *query) (*content, error) {
 	x.Table = nodeTableOf(whole, nodes, activity)
 	sum := sumOf(activity)
 	x.Charts, x.Past = chartsOf(sum), text.Uptime(past(sum))
+	x.Gaps = gapsOf(nodes, activity)
 	return &content{Title: "Overview", Template: "overview.html", Section: "Overview", Data: x}, nil
 }

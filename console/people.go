@@ -2,10 +2,11 @@ package console
 
 import (
 	"context"
-	"strconv"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/text"
 )
 
@@ -45,6 +46,7 @@ type quotaRow struct {
 	Of, Name, Kind, Limit, Burst string
 	Used                         bar
 	HasUsed                      bool
+	Refused                      string // requests that a rate has rejected in the last minutes
 }
 
 // quotasPage lists quotas.
@@ -53,14 +55,16 @@ func quotasPage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
+	refused := health.Refusals(ctx, q.Client)
 	rows := []quotaRow{}
 	for i := range all {
 		for _, b := range all[i].Bounds {
-			row := quotaRow{Of: all[i].Of, Name: all[i].Name, Kind: b.Kind}
+			row := quotaRow{Of: all[i].Of, Name: all[i].Name, Kind: b.Kind, Refused: "–"}
 			if b.Kind == api.QuotaBytes {
 				row.Limit, row.Used, row.HasUsed = text.Size(b.Limit), usedBar(max(b.Used, 0), b.Limit), b.Used >= 0
 			} else {
-				row.Limit, row.Burst = text.Count(b.Limit)+"/s", strconv.FormatInt(b.BurstMS, 10)+" ms"
+				row.Limit, row.Burst = text.Count(b.Limit)+"/s", (time.Duration(b.BurstMS) * time.Millisecond).String()
+				row.Refused = text.Count(refused[api.QuotaText(row.Of, row.Name, row.Kind)])
 			}
 			rows = append(rows, row)
 		}

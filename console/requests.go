@@ -74,7 +74,7 @@ func (x *requestsView) ask(ctx context.Context, c *client.Client, nodes []client
 	})
 	slices.Sort(x.Unknown)
 	if errors.Is(err, client.ErrPermission) {
-		return err
+		return onePermission(err)
 	}
 	return nil
 }

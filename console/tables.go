@@ -30,6 +30,7 @@ type tableRow struct {
 	Owner    string
 	Families int
 	Usage    *client.TableUsage // nil: unknown
+	Rates    rateTexts
 }
 
 // tablesPage lists tables.
@@ -43,12 +44,13 @@ func tablesPage(ctx context.Context, q *query) (*content, error) {
 	if err != nil {
 		usage, x.Partial = &client.Usage{}, err.Error()
 	}
+	rates := ratesOf(ctx, q.Client)
 	for _, s := range schemas {
 		if !strings.Contains(s.Name, x.Filter) {
 			x.Hidden++
 			continue
 		}
-		row := tableRow{Name: s.Name, Families: len(s.Families)}
+		row := tableRow{Name: s.Name, Families: len(s.Families), Rates: rates.ofTable(s.Name)}
 		if at := slices.IndexFunc(usage.Tables, func(u client.TableUsage) bool { return u.Name == s.Name }); at >= 0 {
 			row.Usage, row.Owner = &usage.Tables[at], usage.Tables[at].Owner
 		}
@@ -81,6 +83,7 @@ type tableView struct {
 	Previous string // address of the page before; empty: there is none
 	Next     string
 	System   bool // METADATA
+	Rates    rateTexts
 }
 
 // familyRow is a family with its size.
@@ -104,6 +107,7 @@ type tabletRow struct {
 	Bytes, Files, Entries int64
 	Bar                   bar // beside the largest of the table
 	Last                  bool
+	Rates                 rateTexts
 }
 
 // tablePage shows a table, and a page of its tablets.
@@ -119,6 +123,7 @@ func tablePage(ctx context.Context, q *query) (*content, error) {
 	}
 	x.addFamilies()
 	x.addTablets(info, q.r.URL.Query().Get("from"))
+	x.addRates(ratesOf(ctx, q.Client))
 	if nodes, err := q.Nodes().List(ctx); err == nil {
 		for i := range nodes {
 			if nodes[i].State == api.NodeAlive && !nodes[i].Draining {
@@ -173,6 +178,17 @@ func (x *tableView) addTablets(info *client.TableInfo, from string) {
 	}
 	if end := x.First + len(x.Tablets); end < len(all) {
 		x.Next = "?from=" + strconv.Itoa(end)
+	}
+}
+
+// addRates adds the rates of the table, and of the tablets that are shown.
+func (x *tableView) addRates(r *rates) {
+	if x.System {
+		r = nil // only tables of users are counted
+	}
+	x.Rates = r.ofTable(x.Name)
+	for i := range x.Tablets {
+		x.Tablets[i].Rates = r.ofTablet(x.Name, x.Tablets[i].End)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/otlp"
+	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/raftmeta"
@@ -55,7 +56,7 @@ func (n *Node) newOperations() {
 			return nil
 		}
 		return n.blockStore.Store().ReplicatedLogs().ReplicaTimes()
-	}})
+	}, Refusals: func() map[string]int64 { return quotas.Refusals(n.quotas) }})
 	n.monitor = monitor.New(monitor.Config{Background: &n.background, Log: n.log, Name: n.cfg.Name, Version: Version(), Began: n.started,
 		HTTP: n.cfg.HTTP, Profiles: n.cfg.Profiles, Advertise: n.cfg.Advertise, Transport: func() *certs.Transport { return n.security },
 		Authenticate: func(ctx context.Context, caller *authz.Subject, text string) error {
@@ -117,7 +118,7 @@ func (n *Node) collectors() []monitor.Collector {
 	if !n.life.serving.Load() {
 		return []monitor.Collector{rpcMetrics{n}}
 	}
-	return []monitor.Collector{rpcMetrics{n}, n.status, n.data, n.usage, n.quotas, n.blobs, n.lockServer, n.locks, n.members}
+	return []monitor.Collector{rpcMetrics{n}, n.status, n.data, n.usage, n.quotas, n.blobs, n.lockServer, n.locks, n.members, n.backups}
 }
 
 // rpcMetrics sends the metrics of the node's port.

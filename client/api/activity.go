@@ -1,6 +1,10 @@
 package api
 
-import "github.com/steledb/stele/internal/wire"
+import (
+	"fmt"
+
+	"github.com/steledb/stele/internal/wire"
+)
 
 // Activity is the result of activity: what a node has done in each of the last intervals. All series
 // are equally long and end at the same time, the oldest interval first.
@@ -26,7 +30,27 @@ type Activity struct {
 	Errors   []int64 `json:"errors"`
 	// LogReplicas are the times of the log replicas on all nodes in the last interval, as this node's commit logs saw them.
 	LogReplicas []ReplicaTimes `json:"log_replicas"`
+	// QuotaRefusals are the numbers of requests that the node rejected because of rate quotas in the last RefusalMinutes minutes; at most
+	// RefusalsMax.
+	QuotaRefusals []QuotaRefusals `json:"quota_refusals"`
 }
+
+// Bounds of Activity.QuotaRefusals.
+const (
+	RefusalMinutes = 10
+	RefusalsMax    = 1000
+)
+
+// QuotaRefusals is a number of requests, or of rows of requests, that were rejected because of a rate quota.
+type QuotaRefusals struct {
+	Quota string `json:"quota"` // as in errors, such as: table "web" write_ops
+	N     int64  `json:"n"`
+}
+
+// QuotaText returns the name of a bound of a quota, as errors and QuotaRefusals have it.
+func QuotaText(of, name, kind string) string { return fmt.Sprintf("%s %q %s", of, name, kind) }
+
+func (q *QuotaRefusals) fields() fields { return fields{{"quota", &q.Quota}, {"n", &q.N}} }
 
 // ReplicaTimes are the times that the log replicas of a node took to make appends durable, the way there and back included.
 type ReplicaTimes struct {
@@ -79,7 +103,9 @@ func (a *Activity) fields() fields {
 	for i, s := range a.Series() {
 		fs = append(fs, field{keys[i], &ints{s, keys[i], ActivityIntervalsMax}})
 	}
-	return append(fs, field{"log_replicas", &list[ReplicaTimes]{all: &a.LogReplicas, fields: (*ReplicaTimes).fields, what: "log replicas", max: nodesMax}})
+	return append(fs,
+		field{"log_replicas", &list[ReplicaTimes]{all: &a.LogReplicas, fields: (*ReplicaTimes).fields, what: "log replicas", max: nodesMax}},
+		field{"quota_refusals", &list[QuotaRefusals]{all: &a.QuotaRefusals, fields: (*QuotaRefusals).fields, what: "refusals", max: RefusalsMax}})
 }
 
 // Append encodes the result.

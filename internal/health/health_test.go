@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,11 +56,11 @@ func TestClusterProblems(t *testing.T) {
 	if got := x.Problems(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
 		t.Errorf("%q, %+v", got, x)
 	}
-	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7"}
+	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7", "a.3"}
 	x.Nodes[1].State, x.Nodes[1].Tablets = api.NodeDead, number(4)
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Name: "n1", Error: "silent"}, {Node: "b", Name: "n2", Error: "dead"}}})
 	got := strings.Join(x.Problems(), "\n")
-	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7", "block store on node n1: silent"} {
+	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7, node n1 (start 3)", "block store on node n1: silent"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %q in\n%s", want, got)
 		}
@@ -104,6 +105,30 @@ func TestUsedUpQuotas(t *testing.T) {
 	x.UsedUp[0].Of = api.QuotaOfUser
 	if state, _ := State(ready, x); state != Healthy {
 		t.Errorf("a user's quota makes the cluster %s", state)
+	}
+}
+
+// Schedules of backups that fail are reported, with the last good backup.
+func TestFailedSchedules(t *testing.T) {
+	x := &Cluster{}
+	x.addSchedules(&answers{schedules: []client.Schedule{
+		{Name: "good", State: api.BackupMade, GoodMS: 1000}, {Name: "new"},
+		{Name: "daily", State: api.BackupFailed, Failures: 2, Error: "disks are full", GoodMS: 1000},
+		{Name: "hourly", State: api.BackupMade, Error: "left out: there is no table t", GoodMS: 1000},
+		{Name: "blocked", Error: "there is no table to back up"},
+	}})
+	want := []string{
+		"the schedule of backups daily: 2 backups failed, the last: disks are full; the last good one is of 1970-01-01T00:00:01Z",
+		"the schedule of backups hourly is in trouble: left out: there is no table t; the last good one is of 1970-01-01T00:00:01Z",
+		"the schedule of backups blocked is in trouble: there is no table to back up; there is no good one",
+	}
+	if got := x.Problems(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	x = &Cluster{}
+	x.addSchedules(&answers{schedulesErr: client.ErrPermission})
+	if got := x.Problems(); len(got) > 0 {
+		t.Errorf("without the right to see them: %q", got)
 	}
 }
 

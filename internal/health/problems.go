@@ -22,7 +22,7 @@ func (x *Cluster) Problems() (all []string) {
 	}
 	all = append(all, x.downLines()...)
 	if x.Recovering != nil && *x.Recovering > 0 {
-		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", text.Plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
+		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", text.Plural(*x.Recovering, "tablet"), strings.Join(x.serverNames(), ", ")))
 	}
 	for _, n := range x.Unreachable {
 		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v, and takes some seconds to detect a failure",
@@ -31,6 +31,9 @@ func (x *Cluster) Problems() (all []string) {
 	all = append(all, x.slowLogs()...)
 	for _, q := range x.UsedUp {
 		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, text.Size(q.Used), text.Size(q.Limit)))
+	}
+	for i := range x.Schedules {
+		all = append(all, x.Schedules[i].problem())
 	}
 	if p := x.Space.problem(); p != "" {
 		all = append(all, p)
@@ -101,6 +104,19 @@ func rowText(row []byte, none string) string {
 		return fmt.Sprintf("%q…", row[:rowShown])
 	}
 	return fmt.Sprintf("%q", row)
+}
+
+// serverNames returns the dead servers whose commit logs tablets wait for, by the names of their nodes.
+func (x *Cluster) serverNames() (names []string) {
+	for _, server := range x.Recoveries {
+		node, start, _ := strings.Cut(server, ".")
+		name := server
+		if known := x.nameOf(node); known != node {
+			name = "node " + known + " (start " + start + ")"
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // nameOf returns the name of a node, or its id if the node is not listed.

@@ -14,6 +14,7 @@ type Stage uint8
 const (
 	Rights      Stage = iota // waits for the caller's rights or quotas to be read
 	Turns                    // waits for a turn to evaluate a costly filter
+	Filter                   // evaluates a costly filter: the time with a turn, in parts of about a millisecond
 	AnswerSpace              // waits for memory for the answer
 	ReadSpace                // waits for memory for large cells
 	Fence                    // waits for a split, merge or unload of the tablet
@@ -30,7 +31,7 @@ const (
 // sums is the number of stages whose times add up: those before LogQueue. The others are Extended.
 const sums = LogQueue
 
-var stageNames = [stageCount]string{"rights", "filter turn", "answer memory", "read memory", "tablet fence", "write memory", "latch", "disk", "tablet read", "log queue", "log replicas", "apply"}
+var stageNames = [stageCount]string{"rights", "filter turn", "filter", "answer memory", "read memory", "tablet fence", "write memory", "latch", "disk", "tablet read", "log queue", "log replicas", "apply"}
 
 // String returns the name of the stage.
 func (s Stage) String() string { return stageNames[s] }
@@ -66,6 +67,7 @@ type Record struct {
 	began    time.Time
 	mark     time.Duration // see Last; since began
 	tablet   uint64
+	table    string
 	counters [counterCount]int32
 	summed   [sums]summed
 	extended [stageCount - sums]extended
@@ -223,6 +225,21 @@ func (r *Record) In(tablet uint64) {
 		}
 		r.counters[Tablets]++
 	}
+}
+
+// About records the table of a request that does not name it, such as the next batch of a scan.
+func (r *Record) About(table string) {
+	if r != nil {
+		r.table = table
+	}
+}
+
+// Table returns the table of About; empty if there is none.
+func (r *Record) Table() string {
+	if r == nil {
+		return ""
+	}
+	return r.table
 }
 
 // Began returns when the request arrived.

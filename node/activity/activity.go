@@ -37,6 +37,8 @@ type Config struct {
 	Commits func() int64
 	// Replicas returns the times of log replicas; nil: there are none.
 	Replicas func() []replog.ReplicaTimes
+	// Refusals returns the numbers of requests rejected because of rate quotas, by the quota; nil: there are none.
+	Refusals func() map[string]int64
 }
 
 // Service keeps the node's activity.
@@ -45,6 +47,7 @@ type Service struct {
 	last counters // of Run
 	// replicas are the times at the end of the last interval, by node. Of Run.
 	replicas map[string]replog.ReplicaTimes
+	refusals []map[string]int64 // the last readings, the oldest first. Of Run.
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -75,7 +78,7 @@ func (s *Service) kept() *api.Activity {
 	for _, series := range a.Series() {
 		*series = slices.Clone(*series)
 	}
-	a.LogReplicas = slices.Clone(a.LogReplicas)
+	a.LogReplicas, a.QuotaRefusals = slices.Clone(a.LogReplicas), slices.Clone(a.QuotaRefusals)
 	return &a
 }
 
@@ -83,9 +86,11 @@ func (s *Service) kept() *api.Activity {
 func (s *Service) Run(ctx context.Context) {
 	s.last = s.read()
 	s.addReplicas()
+	s.addRefusals()
 	for timing.Sleep(ctx, interval) == nil {
 		s.add(s.read(), time.Now())
 		s.addReplicas()
+		s.addRefusals()
 	}
 }
 

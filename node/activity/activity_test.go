@@ -2,6 +2,7 @@ package activity
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -91,5 +92,29 @@ func TestReplicaTimes(t *testing.T) {
 	s.addReplicas()
 	if got := s.LogReplicas(); !slices.Equal(got, want[1:]) {
 		t.Errorf("without an append since: %+v", got)
+	}
+}
+
+// TestQuotaRefusals: refusals are those of the last minutes, also of a quota that was removed and set again.
+func TestQuotaRefusals(t *testing.T) {
+	now := map[string]int64{"a": 5}
+	s := New(Config{Refusals: func() map[string]int64 { return maps.Clone(now) }})
+	s.addRefusals()
+	now["a"], now["b"] = 12, 3
+	s.addRefusals()
+	want := []api.QuotaRefusals{{Quota: "a", N: 7}, {Quota: "b", N: 3}}
+	if got := s.kept().QuotaRefusals; !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	now["a"] = 2
+	s.addRefusals()
+	if got := s.kept().QuotaRefusals; len(got) != 2 || got[1] != (api.QuotaRefusals{Quota: "a", N: 2}) {
+		t.Errorf("of a new quota: %+v", got)
+	}
+	for range refusalReadings {
+		s.addRefusals()
+	}
+	if got := s.kept().QuotaRefusals; len(got) != 0 || len(s.refusals) != refusalReadings {
+		t.Errorf("later: %+v of %d readings", got, len(s.refusals))
 	}
 }

@@ -123,6 +123,7 @@ func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 		}
 	}()
 	size := d.Results.Batch(s.batchBytes)
+	c.Trace().About(s.table)
 	m := d.Quotas.Meter(c, s.table, false)
 	err := m.Take(quota.ReadOps, 0, 0) // the amount is known afterwards
 	memory := results.Answer{Of: d.Results, User: s.owner, Copies: 2, Trace: c.Trace()}

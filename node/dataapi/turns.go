@@ -31,6 +31,8 @@ type turns struct {
 	call *rpc.Call
 	user string
 	held bool
+	// worked is the end of the part of the turn that the call's trace has; only valid while held.
+	worked time.Time
 }
 
 // turnsPool has unused turns, so that a read with a filter allocates none.
@@ -58,7 +60,7 @@ func (d *Service) turnsFor(c *rpc.Call, name string) *turns {
 // release ends the turn of t, which must not be used afterwards. t may be nil.
 func (t *turns) release() {
 	if t != nil {
-		t.End()
+		t.free() // the call may have been answered, so its trace is not touched
 		*t = turns{}
 		turnsPool.Put(t)
 	}
@@ -77,6 +79,8 @@ func (t *turns) in(as tablet.For) tablet.For {
 func (t *turns) Take(context.Context) error {
 	if t.held && t.gate.Awaited() {
 		t.End()
+	} else if t.held {
+		t.record()
 	}
 	return t.wait(t.gate.Acquire)
 }
@@ -93,7 +97,7 @@ func (t *turns) wait(acquire func(ctx context.Context, user string) error) error
 	case t.held:
 		return nil
 	case t.gate.TryAcquire():
-		t.held = true
+		t.held, t.worked = true, t.call.Trace().Now()
 		return nil
 	}
 	t.call.LeavePool()
@@ -104,14 +108,30 @@ func (t *turns) wait(acquire func(ctx context.Context, user string) error) error
 	if errors.Is(err, fair.ErrCrowded) {
 		return &api.OverloadedError{Reason: "too many requests of the user wait for their turn to work on filters", RetryAfter: 100 * time.Millisecond}
 	}
-	t.held = err == nil
+	t.held, t.worked = err == nil, r.Now()
 	return err
 }
 
 // End implements tablet.Turns.
 func (t *turns) End() {
 	if t.held {
+		t.record()
+	}
+	t.free()
+}
+
+// free frees the turn, if there is one.
+func (t *turns) free() {
+	if t.held {
 		t.held = false
 		t.gate.Release()
 	}
+}
+
+// record adds the part of the turn that has passed to the call's trace.
+func (t *turns) record() {
+	r := t.call.Trace()
+	now := r.Now()
+	r.Add(trace.Filter, t.worked, now.Sub(t.worked), 1)
+	t.worked = now
 }

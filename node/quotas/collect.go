@@ -8,6 +8,24 @@ import (
 	"github.com/steledb/stele/node/quota"
 )
 
+// Refusals returns the numbers of requests that a node has rejected because of rate quotas, since it started or the quota was set, by the
+// quota's name as in errors, such as: table "web" write_ops. Those without any are left out.
+func Refusals(qs *Service) map[string]int64 {
+	all := map[string]int64{}
+	set := qs.state.meters.Load()
+	if set == nil {
+		return all
+	}
+	for _, m := range set.of {
+		for k, n := range m.Refusals() {
+			if n > 0 {
+				all[m.Name()+" "+rateKinds[k]] = n
+			}
+		}
+	}
+	return all
+}
+
 // Collect collects the numbers of requests refused for quotas: for the first quotas by name each, and for the others together.
 func (qs *Service) Collect(m metric.Sender) {
 	set := qs.state.meters.Load()

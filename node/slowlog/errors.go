@@ -48,7 +48,9 @@ func (l *Log) CountError(s *rpc.TracedCall) {
 		f.user = short(caller.Owner())
 	}
 	if shape, known := shapes[s.Method]; known {
-		f.table, _ = shape.names(s)
+		if f.table, _ = shape.names(s); shape == ofCursor {
+			f.table = short(s.Trace.Table())
+		}
 	}
 	l.failures.add(f, s.Err.Message, time.Now())
 }

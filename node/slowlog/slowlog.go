@@ -102,6 +102,9 @@ func (l *Log) Add(s *rpc.TracedCall) {
 		t.Error = s.Err.Code.String()
 	}
 	t.Table, t.Row = shape.names(s)
+	if shape == ofCursor {
+		t.Table = short(s.Trace.Table())
+	}
 	if s.Trace != nil {
 		addTrace(&t, s.Trace)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/rpc"
@@ -34,7 +35,10 @@ func TestRequests(t *testing.T) {
 	failed := call(api.MethodMutate, "web", long, "not a mutation")
 	failed.Err = rpc.Errorf(rpc.CodeOverloaded, "memory")
 	l.Add(failed)
-	l.Add(call(api.MethodScanNext, "cursor"))
+	next := call(api.MethodScanNext, "cursor")
+	next.Trace = &trace.Record{}
+	next.Trace.About("scanned")
+	l.Add(next)
 	l.Add(call(api.MethodListTables))
 	l.Add(call(api.MethodRead, long, "r"))
 	l.Add(call("lock.get", "x"))          // of the lock service
@@ -49,8 +53,8 @@ func TestRequests(t *testing.T) {
 	if r := s.Requests[0]; r.Method != api.MethodRead || len(r.Table) != textMax || string(r.Row) != "r" || r.User != "ann" || r.From != "10.0.0.1:5" || r.Took != time.Second || r.Waited != time.Millisecond {
 		t.Errorf("%+v", r)
 	}
-	if r := s.Requests[2]; r.Table != "" || r.Row != nil {
-		t.Errorf("a scan's cursor is taken for a table: %+v", r)
+	if r := s.Requests[2]; r.Table != "scanned" || r.Row != nil {
+		t.Errorf("the next batch of a scan: %+v", r)
 	}
 	if r := s.Requests[3]; r.Table != "web" || len(r.Row) != api.SlowRowBytesMax || r.Error != "overloaded" {
 		t.Errorf("%+v", r)

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
 )
 
 func quotaCommand(a *cli.App) *cobra.Command {
@@ -155,6 +156,8 @@ type boundJSON struct {
 	Limit  int64   `json:"limit"`
 	BurstS float64 `json:"burst_s,omitempty"`
 	Used   *int64  `json:"used,omitempty"`
+	// Refused is how many requests a rate has rejected in the last ten minutes.
+	Refused *int64 `json:"rejected,omitempty"`
 }
 
 const quotaListExample = `  stele quota list
@@ -165,33 +168,47 @@ func quotaListCommand(a *cli.App) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the quotas",
-		Long:    `List the quotas of tables and users. The caller needs the right read on the cluster.`,
+		Long: `List the quotas of tables and users. The caller needs the right monitor on the cluster.
+
+REJECTED are the requests, and rows of requests, that a rate has rejected on all nodes in
+the last 10 minutes.`,
 		Example: quotaListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Quota, error) { return c.Quotas().List(ctx) })
+			var refused map[string]int64
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Quota, error) {
+				all, err := c.Quotas().List(ctx)
+				if err == nil {
+					refused = health.Refusals(ctx, c)
+				}
+				return all, err
+			})
 			if err != nil {
 				return err
 			}
-			return printQuotas(a, all)
+			return printQuotas(a, all, refused)
 		},
 	}
 }
 
-// printQuotas prints a row for each bound of each quota.
-func printQuotas(a *cli.App, all []client.Quota) error {
-	g := cli.NewGrid("OF", "NAME", "KIND", "LIMIT", "USED", "BURST")
+// printQuotas prints a row for each bound of each quota. refused has the requests that rates have rejected.
+func printQuotas(a *cli.App, all []client.Quota, refused map[string]int64) error {
+	g := cli.NewGrid("OF", "NAME", "KIND", "LIMIT", "USED", "REJECTED", "BURST")
 	for i := range all {
 		q := &all[i]
 		j := quotaJSON{Of: q.Of, Name: q.Name, Bounds: []boundJSON{}}
 		for _, b := range q.Bounds {
 			x := boundJSON{Kind: b.Kind, Limit: b.Limit, BurstS: float64(b.BurstMS) / 1000}
-			used := "-"
+			used, rejected := "-", cli.Number("-")
+			if b.Kind != api.QuotaBytes {
+				n := refused[api.QuotaText(q.Of, q.Name, b.Kind)]
+				x.Refused, rejected = &n, cli.Count(n)
+			}
 			if b.Used >= 0 {
 				x.Used, used = &b.Used, cli.FormatSize(b.Used)
 			}
 			j.Bounds = append(j.Bounds, x)
-			g.Add(q.Of, q.Name, b.Kind, boundText(b), used, burstText(b))
+			g.Add(q.Of, q.Name, b.Kind, boundText(b), used, rejected, burstText(b))
 		}
 		if a.JSON {
 			if err := a.PrintJSON(j); err != nil {

@@ -19,7 +19,7 @@ import (
 const topLong = `Show what the nodes do now: rows read and changes made durable a second, the times of
 requests, and memory. On a terminal the view is replaced every two seconds until Ctrl-C.
 
-READS are rows read by key, SCANS batches of scans, and COMMITS changes made durable,
+ROWS READ are those read by key, SCANS batches of scans, and COMMITS changes made durable,
 a second since the last view; those of the first view are of a second. P99 READ and
 P99 WRITE are the 99th percentiles of the last quarter of a minute, rounded up to a
 power of two. P99 LOG is that of the times in which the log replicas on the node made
@@ -234,7 +234,7 @@ func printTop(a *cli.App, lines []topJSON) error {
 		}
 		return nil
 	}
-	g := cli.NewGrid("NODE", "STATE", "READS/S", "SCANS/S", "COMMITS/S", "P99 READ", "P99 WRITE", "P99 LOG", "WAITS/S", "ERRORS/S", "TABLETS", "MEMTABLES", "CACHES")
+	g := cli.NewGrid("NODE", "STATE", "ROWS READ/S", "SCANS/S", "COMMITS/S", "P99 READ", "P99 WRITE", "P99 LOG", "WAITS/S", "ERRORS/S", "TABLETS", "MEMTABLES", "CACHES")
 	var sum topJSON
 	for i := range lines {
 		l := &lines[i]
