@@ -31,6 +31,6 @@ func groups(a *cli.App) []cli.Group {
 		{ID: "data", Title: "Rows:", Commands: rows.Commands(a)},
 		{ID: "blobs", Title: "Blobs:", Commands: blobs.Commands(a)},
 		{ID: "locks", Title: "Locks:", Commands: locks.Commands(a)},
-		{ID: cli.GroupTools, Title: "Tools:", Commands: slices.Concat(bench.Commands(a), bigtable.Commands(a), cluster.DebugCommands(a), tools.Commands(a))},
+		{ID: cli.GroupTools, Title: "Tools:", Commands: slices.Concat(bench.Commands(a), bigtable.Commands(a), cluster.DebugCommands(a, config.OfHost), tools.Commands(a))},
 	}
 }

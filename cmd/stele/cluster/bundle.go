@@ -25,26 +25,33 @@ import (
 const bundleLong = `Write what helps others to understand a problem of the cluster to one file, a tar
 archive compressed by gzip.
 
-It has the state of the cluster and of its lock service; the status, the last hour and
-the slow requests of each node; and the schemas, sizes and tablets of tables. It has no
-rows, no keys of rows, no credentials and no names of users: keys are replaced by their
-lengths, unless --keys is given. The files are listed, each with its size and what it
-is. What could not be read is in errors.txt; the exit code is then that of the first
-error. If nothing can be read, no file is written.`
+It has the state of the cluster and of its lock service; the status, the last hour, the
+slow and failed requests, the traces and the last lines of the log of each node; the
+schemas, sizes, tablets, their histories and quotas of tables; the hottest tablets; and,
+on the host of a node, its settings. It has no rows, no keys of rows, no credentials and
+no names of users: keys are replaced by their lengths, and what errors quote by "…".
+--keys keeps keys of rows.
+
+The files are listed, each with its size and what it is. What could not be read is in
+errors.txt; the exit code is then that of the first error. If nothing can be read, no
+file is written.`
 
 const bundleExample = `  stele debug bundle
   stele debug bundle --out problem.tar.gz --keys`
 
-// bundleTimeout bounds the requests for one file of a bundle.
-const bundleTimeout = 20 * time.Second
+// bundleTimeout bounds the requests for one file of a bundle. Without a leader of the lock service, which much depends on, it is noLeaderTimeout.
+const (
+	bundleTimeout   = 20 * time.Second
+	noLeaderTimeout = time.Second
+)
 
-func debugCommand(a *cli.App) *cobra.Command {
+func debugCommand(a *cli.App, settings func() (any, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: "debug", Short: "Gather what helps to understand a problem", Long: "Gather what helps others to understand a problem of the cluster.", Example: "  stele debug bundle", Args: cli.UnknownCommand, RunE: cli.RequireSubcommand}
-	cmd.AddCommand(bundleCommand(a))
+	cmd.AddCommand(bundleCommand(a, settings))
 	return cmd
 }
 
-func bundleCommand(a *cli.App) *cobra.Command {
+func bundleCommand(a *cli.App, settings func() (any, error)) *cobra.Command {
 	out, keys := "", false
 	cmd := &cobra.Command{
 		Use:     "bundle",
@@ -60,12 +67,12 @@ func bundleCommand(a *cli.App) *cobra.Command {
 				out = "stele-" + time.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
 			return a.Diagnose(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				return writeBundle(ctx, a, c, out, keys)
+				return writeBundle(ctx, a, &bundle{client: c, keys: keys, settings: settings}, out)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", out, `the file to write (default "stele-TIME.tar.gz")`)
-	cmd.Flags().BoolVar(&keys, "keys", keys, "keep keys of rows: ends of tablets, and rows of slow requests")
+	cmd.Flags().BoolVar(&keys, "keys", keys, "keep keys of rows: ends of tablets, rows of requests, and whole lines of logs, which name users, too")
 	return cmd
 }
 
@@ -74,9 +81,12 @@ type bundle struct {
 	client *client.Client
 	keys   bool
 	tar    *tar.Writer
-	files  []bundleFile
-	errors bytes.Buffer
-	failed error // the first of the errors
+	// settings returns the settings of this host; nil if it has no file of them.
+	settings func() (any, error)
+	files    []bundleFile
+	errors   bytes.Buffer
+	failed   error // the first of the errors
+	noLeader bool  // one of the errors was that the lock service has no leader
 }
 
 // bundleFile is a file of a bundle.
@@ -87,7 +97,7 @@ type bundleFile struct {
 }
 
 // writeBundle writes a bundle to a file that does not exist yet.
-func writeBundle(ctx context.Context, a *cli.App, c *client.Client, out string, keys bool) (err error) {
+func writeBundle(ctx context.Context, a *cli.App, b *bundle, out string) (err error) {
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return cli.WithHint(err, "name another file with --out, or remove this one: a bundle is not overwritten")
@@ -96,7 +106,7 @@ func writeBundle(ctx context.Context, a *cli.App, c *client.Client, out string, 
 		return err
 	}
 	zip := gzip.NewWriter(f)
-	b := &bundle{client: c, keys: keys, tar: tar.NewWriter(zip)}
+	b.tar = tar.NewWriter(zip)
 	err = b.write(ctx)
 	if err = errors.Join(err, b.tar.Close(), zip.Close(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(out))
@@ -149,6 +159,10 @@ func (b *bundle) write(ctx context.Context) error {
 		b.add(ctx, "blobs.json", "the block store, by node", func(ctx context.Context) (any, error) { return b.client.BlockStore().Status(ctx) }),
 		b.add(ctx, "usage.json", "sizes of tables by column family", b.usage),
 		b.add(ctx, "tables.json", "schemas and tablets of tables", b.tables),
+		b.add(ctx, "history.json", "histories of tablets", b.histories),
+		b.add(ctx, "hot.json", "the hottest tablets of the last hour", b.hottest),
+		b.add(ctx, "quotas.json", "quotas of tables and users", b.quotas),
+		b.addSettings(ctx),
 	)
 	for i := range nodes {
 		if err == nil && nodes[i].State == api.NodeAlive {
@@ -174,12 +188,28 @@ func (b *bundle) addNode(ctx context.Context, n *client.NodeInfo) error {
 		}),
 		b.add(ctx, "node/"+n.ID+"/activity.json", "the last hour of "+health.NameOf(n), func(ctx context.Context) (any, error) { return at.Activity(ctx, n.RPC) }),
 		b.add(ctx, "node/"+n.ID+"/requests.json", "slow requests of "+health.NameOf(n), func(ctx context.Context) (any, error) { return b.requests(ctx, n) }),
+		b.add(ctx, "node/"+n.ID+"/failures.json", "failed requests of "+health.NameOf(n)+", by code", func(ctx context.Context) (any, error) { return b.failures(ctx, n) }),
+		b.add(ctx, "node/"+n.ID+"/traces.json", "traces of "+health.NameOf(n), func(ctx context.Context) (any, error) { return b.traces(ctx, n) }),
+		b.add(ctx, "node/"+n.ID+"/log.json", "the last lines of the log of "+health.NameOf(n), func(ctx context.Context) (any, error) { return b.logLines(ctx, n) }),
 	)
+}
+
+// addSettings adds the settings of this host, if it has a file of them.
+func (b *bundle) addSettings(ctx context.Context) error {
+	all, err := b.settings()
+	if all == nil && err == nil {
+		return nil
+	}
+	return b.add(ctx, "settings.json", "settings of this host", func(context.Context) (any, error) { return all, err })
 }
 
 // add adds a file with an object. What could not be read goes to the errors.
 func (b *bundle) add(ctx context.Context, name, what string, read func(context.Context) (any, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
+	bound := bundleTimeout
+	if b.noLeader {
+		bound = noLeaderTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	v, err := read(ctx)
 	var text []byte
@@ -198,6 +228,7 @@ func (b *bundle) missing(what string, err error) {
 	if b.failed == nil {
 		b.failed = err
 	}
+	b.noLeader = b.noLeader || api.NoLeader(err)
 	fmt.Fprintf(&b.errors, "%s: %s\n", what, withoutQuotes(err.Error()))
 }
 

@@ -11,8 +11,10 @@ func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{nodeCommand(a), raftCommand(a)}
 }
 
-// DebugCommands returns the command debug.
-func DebugCommands(a *cli.App) []*cobra.Command { return []*cobra.Command{debugCommand(a)} }
+// DebugCommands returns the command debug. settings returns the settings of this host without secrets; nil if it has no file of them.
+func DebugCommands(a *cli.App, settings func() (any, error)) []*cobra.Command {
+	return []*cobra.Command{debugCommand(a, settings)}
+}
 
 // StatusCommands returns the commands status, top, requests, trace and logs.
 func StatusCommands(a *cli.App) []*cobra.Command {

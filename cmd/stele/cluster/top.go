@@ -19,8 +19,8 @@ import (
 const topLong = `Show what the nodes do now: rows read and changes made durable a second, the times of
 requests, and memory. On a terminal the view is replaced every two seconds until Ctrl-C.
 
-ROWS READ are those read by key, SCANS batches of scans, and COMMITS changes made durable,
-a second since the last view; those of the first view are of a second. P99 READ and
+ROWS READ are those read by key, SCANS batches of scans, COMMITS changes made durable, a
+second since the last view; those of the first view are of a second. P99 READ and
 P99 WRITE are the 99th percentiles of the last quarter of a minute, rounded up to a
 power of two. P99 LOG is that of the times in which the log replicas on the node made
 appends durable, as the commit logs of all nodes saw it: writes to any node wait for

@@ -67,16 +67,19 @@ type stageJSON struct {
 
 func printSpansJSON(a *cli.App, spans []tracetree.Span) error {
 	for i := range spans {
-		s := &spans[i]
-		x := spanJSON{Node: s.Node, Trace: s.Trace, RowJSON: cli.RowOf(string(s.Row)), TookS: s.Took.Seconds(), WaitedS: s.Waited.Seconds(), Stages: []stageJSON{}}
-		for _, g := range s.Stages {
-			x.Stages = append(x.Stages, stageJSON{g.Name, g.After.Seconds(), g.Took.Seconds(), g.Times})
-		}
-		if err := a.PrintJSON(x); err != nil {
+		if err := a.PrintJSON(spanOf(spans[i].Node, &spans[i].Trace)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func spanOf(node string, t *client.Trace) spanJSON {
+	x := spanJSON{Node: node, Trace: *t, RowJSON: cli.RowOf(string(t.Row)), TookS: t.Took.Seconds(), WaitedS: t.Waited.Seconds(), Stages: []stageJSON{}}
+	for _, g := range t.Stages {
+		x.Stages = append(x.Stages, stageJSON{g.Name, g.After.Seconds(), g.Took.Seconds(), g.Times})
+	}
+	return x
 }
 
 // incomplete returns an error if nodes did not answer, after those of the others were printed.

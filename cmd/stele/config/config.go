@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -88,6 +90,41 @@ file, and the source of each. The command contacts no node.`,
 	}
 	Register(cmd)
 	return cmd
+}
+
+// OfHost returns the settings that "stele serve" would use on this host, by key, without secrets; nil if there is neither a default file nor
+// STELE_CONFIG. Errors: those of the file.
+func OfHost() (any, error) {
+	cmd := &cobra.Command{}
+	Register(cmd)
+	if _, err := os.Stat(cli.OrElse(configFile(cmd), DefaultFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c, err := Load(cmd, false)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for i := range Settings {
+		all[Settings[i].Key] = withoutSecrets(Settings[i].Key, fmt.Sprint(c.values[Settings[i].Key]))
+	}
+	return all, nil
+}
+
+// userInfo is the part of a URL that may have a password.
+var userInfo = regexp.MustCompile(`//[^/@\s]*@`)
+
+// withoutSecrets returns a value without what may be secret: a command has arguments, and a URL may have a password or a token.
+func withoutSecrets(key, value string) string {
+	if strings.HasSuffix(key, "_command") && value != "" {
+		return "(set)"
+	}
+	value = userInfo.ReplaceAllString(value, "//…@")
+	address, query, has := strings.Cut(value, "?")
+	if has && query != "" {
+		return address + "?…"
+	}
+	return value
 }
 
 func showConfig(a *cli.App, c *Config) error {

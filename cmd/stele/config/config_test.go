@@ -2,6 +2,7 @@ package config
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -140,5 +141,25 @@ func TestIsLoopback(t *testing.T) {
 		if got := IsLoopback(addr); got != want {
 			t.Errorf("isLoopback(%q) = %v, want %v", addr, got, want)
 		}
+	}
+}
+
+// Settings that are shown to others have no secrets.
+func TestOfHostHasNoSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "stele.yaml")
+	t.Setenv("STELE_CONFIG", file)
+	if all, err := OfHost(); all != nil || err != nil {
+		t.Errorf("without a file: %v, %v", all, err)
+	}
+	text := "data_dir: /d\nencryption_key_command: vault -token secret\notlp_endpoint: http://u:secret@h:4318/v1?key=secret\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := OfHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(all); strings.Contains(got, "secret") || !strings.Contains(got, "encryption_key_command:(set)") || !strings.Contains(got, "h:4318/v1") {
+		t.Errorf("%s", got)
 	}
 }
