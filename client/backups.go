@@ -168,3 +168,38 @@ func (b Backups) Import(ctx context.Context, manifest, files string) (id string,
 	}})
 	return id, err
 }
+
+// Schedule describes a schedule of backups.
+type Schedule = api.ScheduleInfo
+
+// ScheduleSpec is a new schedule of backups.
+type ScheduleSpec struct {
+	Name string
+	// Tables are the names of the tables. They stay in the schedule if they are renamed. None: all tables, also those that are created later.
+	Tables []string
+	// Every is the time from one backup to the next, at least a minute. Keep is how long each is kept; but the newest that is made is not deleted.
+	Every, Keep time.Duration
+	// First is the time of the first backup; zero: now.
+	First time.Time
+}
+
+// CreateSchedule has the cluster make backups from time to time. Errors: ErrNoTable, ErrSystemTable, a bad request if there is a schedule with that name,
+// *table.LimitError, ErrPermission, *AmbiguousError, and those of List.
+func (b Backups) CreateSchedule(ctx context.Context, s ScheduleSpec) error {
+	req := api.CreateScheduleRequest{Name: s.Name, Tables: s.Tables, Every: s.Every, Keep: s.Keep, First: s.First}
+	return b.calls.do(ctx, &call{method: api.MethodCreateBackupSchedule, change: true, encode: req.Append})
+}
+
+// Schedules returns the schedules, by name. Errors: ErrPermission, and those of List.
+func (b Backups) Schedules(ctx context.Context) ([]Schedule, error) {
+	var all api.Schedules
+	err := b.calls.query(ctx, api.MethodListBackupSchedules, nil, all.Decode)
+	return all.Schedules, err
+}
+
+// DeleteSchedule deletes a schedule. Its backups stay until they expire, the newest that is made until it is deleted. Errors: ErrNoBackup if there is no such
+// schedule, ErrPermission, *AmbiguousError, and those of List.
+func (b Backups) DeleteSchedule(ctx context.Context, name string) error {
+	req := api.NamesRequest{Names: []string{name}}
+	return b.calls.do(ctx, &call{method: api.MethodDeleteBackupSchedule, change: true, encode: req.Append})
+}

@@ -38,6 +38,7 @@
 //	/security/join/<id>    a join token: package security/token
 //	/sweep                 the current round of garbage collection: package blobfs
 //	/backups/ID            a backup: package node/backup
+//	/schedules/NAME        a schedule of backups: package node/backup
 //	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users: package node/lockserver
 //

@@ -84,6 +84,8 @@ var requiredRights = map[string]string{
 	"list_quotas":      watchCluster,
 	"list_backups":     readCluster,
 
+	"list_backup_schedules": readCluster,
+
 	"list_dropped_tables": readCluster,
 
 	"blob_read":   readCluster,
@@ -135,11 +137,15 @@ var requiredRights = map[string]string{
 	"rotate_authority":  adminCluster,
 	"authority_status":  adminCluster,
 	"create_backup":     adminCluster,
-	"delete_backup":     adminCluster,
-	"restore_backup":    adminCluster,
-	"backup_files":      adminCluster,
-	"read_backup":       adminCluster,
-	"import_backup":     adminCluster,
+
+	"create_backup_schedule": adminCluster,
+	"delete_backup_schedule": adminCluster,
+
+	"delete_backup":  adminCluster,
+	"restore_backup": adminCluster,
+	"backup_files":   adminCluster,
+	"read_backup":    adminCluster,
+	"import_backup":  adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -164,7 +170,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 var byMaster = strings.Fields(`
 	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
-	create_backup delete_backup restore_backup import_backup
+	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -244,4 +250,5 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCompactTable: authz.LeaderFirst, api.MethodSplitTablet: authz.LeaderFirst, api.MethodMoveTablet: authz.LeaderFirst, api.MethodMergeTablets: authz.LeaderFirst,
 	api.MethodCompactTablet: authz.LeaderFirst,
 	api.MethodCreateBackup:  authz.LeaderFirst, api.MethodDeleteBackup: authz.LeaderFirst, api.MethodRestoreBackup: authz.LeaderFirst, api.MethodImportBackup: authz.LeaderFirst, api.MethodListBackups: authz.LeaderThroughout,
+	api.MethodCreateBackupSchedule: authz.LeaderFirst, api.MethodDeleteBackupSchedule: authz.LeaderFirst, api.MethodListBackupSchedules: authz.LeaderThroughout,
 }

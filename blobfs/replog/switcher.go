@@ -63,7 +63,7 @@ func (x *switcher) checkAppends(now time.Duration) {
 		for _, l := range late {
 			if !l.slowLogged {
 				l.slowLogged = true
-				x.w.logs.deps.Logger.Warn("slow log replica kept: no other node has space", "log", x.w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
+				x.w.logs.deps.Logger.Warn("slow log replica kept: no other node can take it", "log", x.w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
 			}
 		}
 		return

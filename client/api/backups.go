@@ -120,13 +120,14 @@ type BackupInfo struct {
 	Error     string   `json:"error"` // why it failed, or why it is not made yet
 	Tables    []string `json:"tables"`
 	Tablets   int64    `json:"tablets"`
-	Bytes     int64    `json:"bytes"` // of the files that it keeps; tables may use them too
+	Bytes     int64    `json:"bytes"`    // of the files that it keeps; tables may use them too
+	Schedule  string   `json:"schedule"` // that has made it; empty: none
 }
 
 func (b *BackupInfo) fields() fields {
 	return fields{
 		{"id", &b.ID}, {"state", &b.State}, {"created_ms", &b.CreatedMS}, {"ended_ms", &b.EndedMS}, {"expires_ms", &b.ExpiresMS}, {"by", &b.By},
-		{"error", &b.Error}, {"tables", &texts{&b.Tables, "tables", BackupTablesMax}}, {"tablets", &b.Tablets}, {"bytes", &b.Bytes},
+		{"error", &b.Error}, {"tables", &texts{&b.Tables, "tables", BackupTablesMax}}, {"tablets", &b.Tablets}, {"bytes", &b.Bytes}, {"schedule", &b.Schedule},
 	}
 }
 
@@ -256,4 +257,151 @@ func (b *BackupFiles) Append(e *wire.Encoder) { b.fields().append(e) }
 func (b *BackupFiles) Decode(d *wire.Decoder) error {
 	*b = BackupFiles{}
 	return b.fields().decode(d)
+}
+
+// Bounds of schedules of backups.
+const (
+	// SchedulesMax is the number of schedules of a cluster.
+	SchedulesMax = 100
+	// ScheduleEveryMin and ScheduleEveryMax bound the time between the backups of a schedule.
+	ScheduleEveryMin = time.Minute
+	ScheduleEveryMax = 366 * 24 * time.Hour
+	// ScheduleKeptMax is the number of backups that a schedule may keep: its time of keeping, divided by the time between them.
+	ScheduleKeptMax = 500
+	// ScheduleNameMax bounds the name of a schedule, in bytes.
+	ScheduleNameMax = 64
+)
+
+// CreateScheduleRequest holds the parameters of create_backup_schedule:
+//
+//	[name, [table…], every_ms, keep_ms, options?]    options: first_ms
+type CreateScheduleRequest struct {
+	Options
+	Name string
+	// Tables are the names of the tables; none: all tables, also those that are created later.
+	Tables      []string
+	Every, Keep time.Duration
+	// First is the time of the first backup; zero: now.
+	First time.Time
+}
+
+// Append encodes the parameters.
+func (r *CreateScheduleRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	if !r.First.IsZero() {
+		n++
+	}
+	e.Array(4 + min(n, 1))
+	e.Str(r.Name)
+	e.Array(len(r.Tables))
+	for _, name := range r.Tables {
+		e.Str(name)
+	}
+	e.Int(wholeMillis(r.Every))
+	e.Int(wholeMillis(r.Keep))
+	r.Options.append(e, n)
+	if !r.First.IsZero() {
+		e.Str("first_ms")
+		e.Int(r.First.UnixMilli())
+	}
+}
+
+// Decode decodes the n parameters in d, and checks the bounds of the schedule.
+func (r *CreateScheduleRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodCreateBackupSchedule, n, 4, 5); err != nil {
+		return err
+	}
+	*r = CreateScheduleRequest{Name: d.Str()}
+	if err := decodeList(d, "tables of a backup", BackupTablesMax, func() error {
+		r.Tables = append(r.Tables, d.Str())
+		return nil
+	}); err != nil {
+		return err
+	}
+	every, keep := d.Int(), d.Int()
+	if err := r.Options.decode(d, n > 4, r); err != nil {
+		return err
+	}
+	if every < ScheduleEveryMin.Milliseconds() || every > ScheduleEveryMax.Milliseconds() {
+		return rpc.Errorf(rpc.CodeBadRequest, "a backup every %d ms: want %v to %v", every, ScheduleEveryMin, ScheduleEveryMax)
+	}
+	if keep < 1 || keep > BackupKeepMax.Milliseconds() {
+		return rpc.Errorf(rpc.CodeBadRequest, "backups are kept for %d ms: want 1 ms to %v", keep, BackupKeepMax)
+	}
+	if kept := keep / every; kept > ScheduleKeptMax {
+		return &table.LimitError{What: "backups that a schedule keeps", Limit: ScheduleKeptMax, Got: kept}
+	}
+	r.Every, r.Keep = time.Duration(every)*time.Millisecond, time.Duration(keep)*time.Millisecond
+	return CheckScheduleName(r.Name)
+}
+
+func (r *CreateScheduleRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "first_ms" {
+		return false
+	}
+	if ms := countOption(d, "first_ms"); ms > 0 {
+		r.First = time.UnixMilli(ms)
+	}
+	return true
+}
+
+// CheckScheduleName returns an error unless a schedule may have that name: letters, digits, and . _ - except at its beginning.
+func CheckScheduleName(name string) error {
+	bad := name == "" || len(name) > ScheduleNameMax || name[0] == '.' || name[0] == '-' || name[0] == '_'
+	for i := 0; i < len(name) && !bad; i++ {
+		c := name[i]
+		bad = (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
+	}
+	if bad {
+		return rpc.Errorf(rpc.CodeBadRequest, "the name %.80q of a schedule is not 1 to %d letters, digits and . _ -, the first of them a letter or digit", name, ScheduleNameMax)
+	}
+	return nil
+}
+
+// ScheduleInfo describes a schedule of backups.
+type ScheduleInfo struct {
+	Name   string   `json:"name"`
+	All    bool     `json:"all"`    // tables of the cluster
+	Tables []string `json:"tables"` // by their present names; none if all
+	// EveryMS and KeepMS are in ms; the other times in ms since 1970, 0 if there is none: when the schedule was made, when the next backup is due, when the
+	// last one was, and when the newest backup that is made was requested.
+	EveryMS   int64 `json:"every_ms"`
+	KeepMS    int64 `json:"keep_ms"`
+	CreatedMS int64 `json:"created_ms"`
+	NextMS    int64 `json:"next_ms"`
+	LastMS    int64 `json:"last_ms"`
+	GoodMS    int64 `json:"good_ms"`
+	// LastBackup is the id of the last backup, and State its state, BackupMaking and the others; empty if it was deleted, or there is none.
+	LastBackup string `json:"last_backup"`
+	State      string `json:"state"`
+	Failures   int64  `json:"failures"` // backups that have failed since the last one that is made
+	Error      string `json:"error"`    // of the last backup, or why it was not begun
+	By         string `json:"by"`       // the user who made the schedule; empty on an open cluster
+}
+
+// Failing reports whether the last backup has failed, or could not be begun, or leaves tables out.
+func (s *ScheduleInfo) Failing() bool { return s.Failures > 0 || s.Error != "" }
+
+func (s *ScheduleInfo) fields() fields {
+	return fields{
+		{"name", &s.Name}, {"all", &s.All}, {"tables", &texts{&s.Tables, "tables", BackupTablesMax}}, {"every_ms", &s.EveryMS}, {"keep_ms", &s.KeepMS},
+		{"created_ms", &s.CreatedMS}, {"next_ms", &s.NextMS}, {"last_ms", &s.LastMS}, {"good_ms", &s.GoodMS}, {"last_backup", &s.LastBackup},
+		{"state", &s.State}, {"failures", &s.Failures}, {"error", &s.Error}, {"by", &s.By},
+	}
+}
+
+// Schedules is the result of list_backup_schedules, in order of their names.
+type Schedules struct{ Schedules []ScheduleInfo }
+
+func (s *Schedules) fields() fields {
+	return fields{{"schedules", &list[ScheduleInfo]{all: &s.Schedules, fields: (*ScheduleInfo).fields, what: "schedules", max: SchedulesMax}}}
+}
+
+// Append encodes the result.
+func (s *Schedules) Append(e *wire.Encoder) { s.fields().append(e) }
+
+// Decode decodes the result.
+func (s *Schedules) Decode(d *wire.Decoder) error {
+	*s = Schedules{}
+	return s.fields().decode(d)
 }

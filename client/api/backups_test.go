@@ -54,3 +54,35 @@ func TestBackupResults(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// TestScheduleBounds: times of schedules have bounds, and so has the number of backups that one keeps. Lists are read as they were written.
+func TestScheduleBounds(t *testing.T) {
+	decode := func(every, keep int64) error {
+		var r CreateScheduleRequest
+		return decodeInto(wiretest.Encode(func(e *wire.Encoder) {
+			e.Array(4)
+			e.Str("d")
+			e.Array(0)
+			e.Int(every)
+			e.Int(keep)
+		}), &r)
+	}
+	const minute, year = 60_000, 366 * 24 * 3_600_000
+	for _, x := range [][2]int64{{minute, 1}, {minute, ScheduleKeptMax * minute}, {year, year}} {
+		if err := decode(x[0], x[1]); err != nil {
+			t.Errorf("every %d for %d: %v", x[0], x[1], err)
+		}
+	}
+	for _, x := range [][2]int64{{minute - 1, minute}, {0, 1}, {-1, 1}, {minute, 0}, {minute, -5}, {year + 1, year}, {minute, (ScheduleKeptMax + 1) * minute}, {year, 11 * year}, {1 << 62, 1 << 62}} {
+		if decode(x[0], x[1]) == nil {
+			t.Errorf("every %d for %d is accepted", x[0], x[1])
+		}
+	}
+	want := Schedules{Schedules: []ScheduleInfo{{Name: "d", All: true, Tables: []string{}, EveryMS: 1, KeepMS: 2, CreatedMS: 3, NextMS: 4, LastMS: 5, GoodMS: 6, LastBackup: "b",
+		State: BackupMade, Failures: 7, Error: "e", By: "ann"}}}
+	var got Schedules
+	d := wire.NewDecoder(wiretest.Encode(want.Append))
+	if err := got.Decode(&d); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

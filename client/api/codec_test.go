@@ -75,6 +75,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n)
 	case *CreateBackupRequest:
 		err = r.Decode(d, n)
+	case *CreateScheduleRequest:
+		err = r.Decode(d, n)
 	case *tabletOf:
 		err = r.Decode(d, n)
 	case *namesOf:
@@ -174,6 +176,9 @@ func goldenRequests() []struct {
 		{"set_quota", &SetQuotaRequest{Of: QuotaOfTable, Name: "web", Bounds: map[string]int64{QuotaWriteOps: 1000}, Unbounded: []string{QuotaReadBytes}, Burst: 2 * time.Second},
 			"93 a5 7461626c65 a3 776562 83 a9 77726974655f6f7073 cd03e8 aa 726561645f6279746573 c0 a8 62757273745f6d73 cd07d0"},
 		{"create_backup", &CreateBackupRequest{Tables: []string{"t", "u"}, Keep: time.Second}, "92 92a174a175 81 a7 6b6565705f6d73 cd03e8"},
+		{"create_backup_schedule", &CreateScheduleRequest{Name: "d", Tables: []string{"t"}, Every: time.Minute, Keep: time.Hour, First: time.UnixMilli(1000)},
+			"95 a164 91a174 cdea60 ce0036ee80 81 a8 66697273745f6d73 cd03e8"},
+		{"create_backup_schedule of all tables", &CreateScheduleRequest{Name: "d", Every: time.Minute, Keep: time.Hour}, "94 a164 90 cdea60 ce0036ee80"},
 		{"create_backup of all tables", &CreateBackupRequest{}, "91 90"},
 		{"alter_table", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAdd, Family: table.FamilySpec{Name: "f", GC: &gc}},
 			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true}}},

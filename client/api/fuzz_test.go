@@ -56,10 +56,12 @@ func FuzzReadModifyWrite(f *testing.F) { fuzzRequest[ReadModifyWriteRequest](f) 
 func FuzzClearRows(f *testing.F)       { fuzzRequest[ClearRowsRequest](f) }
 func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
 
-func FuzzAddUser(f *testing.F)      { fuzzRequest[AddUserRequest](f) }
-func FuzzGrant(f *testing.F)        { fuzzRequest[GrantRequest](f) }
-func FuzzListGrants(f *testing.F)   { fuzzRequest[ListGrantsRequest](f) }
-func FuzzSetQuota(f *testing.F)     { fuzzRequest[SetQuotaRequest](f) }
+func FuzzAddUser(f *testing.F)        { fuzzRequest[AddUserRequest](f) }
+func FuzzGrant(f *testing.F)          { fuzzRequest[GrantRequest](f) }
+func FuzzListGrants(f *testing.F)     { fuzzRequest[ListGrantsRequest](f) }
+func FuzzSetQuota(f *testing.F)       { fuzzRequest[SetQuotaRequest](f) }
+func FuzzCreateSchedule(f *testing.F) { fuzzRequest[CreateScheduleRequest](f) }
+
 func FuzzCreateBackup(f *testing.F) { fuzzRequest[CreateBackupRequest](f) }
 func FuzzRevokeUser(f *testing.F)   { fuzzRequest[RevokeUserRequest](f) }
 

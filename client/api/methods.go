@@ -82,13 +82,16 @@ const (
 	MethodRemoveQuota = "remove_quota"
 	MethodSetOwner    = "set_owner"
 
-	MethodCreateBackup  = "create_backup"
-	MethodListBackups   = "list_backups"
-	MethodDeleteBackup  = "delete_backup"
-	MethodRestoreBackup = "restore_backup"
-	MethodBackupFiles   = "backup_files"
-	MethodReadBackup    = "read_backup"
-	MethodImportBackup  = "import_backup"
+	MethodCreateBackup         = "create_backup"
+	MethodListBackups          = "list_backups"
+	MethodDeleteBackup         = "delete_backup"
+	MethodRestoreBackup        = "restore_backup"
+	MethodCreateBackupSchedule = "create_backup_schedule"
+	MethodListBackupSchedules  = "list_backup_schedules"
+	MethodDeleteBackupSchedule = "delete_backup_schedule"
+	MethodBackupFiles          = "backup_files"
+	MethodReadBackup           = "read_backup"
+	MethodImportBackup         = "import_backup"
 )
 
 // Methods lists every method of the data API.
@@ -108,7 +111,7 @@ func Methods() []string {
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
 		MethodUsage, MethodKeyHeat, MethodHotTablets, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
-		MethodBackupFiles, MethodReadBackup, MethodImportBackup,
+		MethodCreateBackupSchedule, MethodListBackupSchedules, MethodDeleteBackupSchedule, MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

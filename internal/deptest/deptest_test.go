@@ -187,7 +187,7 @@ var services = map[string][]string{
 	"candidate":    {"assign", "members", "namespace"},
 	"dataapi":      {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
 	"tables":       {"authz", "changes", "metarows", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
-	"backups":      {"authz", "backup", "changes", "method", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
+	"backups":      {"authz", "backup", "changes", "method", "metric", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
 }
 
 type listed struct {

@@ -41,6 +41,8 @@ type Cluster struct {
 	Unreachable []UnreachableNode `json:"unreachable"`
 	UsedUp      []ExhaustedQuota  `json:"used_up_quotas"`
 	Space       *Space            `json:"disk_space"` // nil if unknown
+	// Schedules are those of backups that fail.
+	Schedules []FailedSchedule `json:"failed_schedules"`
 }
 
 // Space is the space on the disks of all nodes that are alive, in bytes.
@@ -70,6 +72,14 @@ type ExhaustedQuota struct {
 	Name  string `json:"name"`
 	Used  int64  `json:"used_bytes"`
 	Limit int64  `json:"limit_bytes"`
+}
+
+// FailedSchedule is a schedule whose last backup has failed, or could not be begun, or leaves tables out.
+type FailedSchedule struct {
+	Name     string `json:"name"`
+	Failures int64  `json:"failures"` // since the last good backup
+	Error    string `json:"error"`
+	GoodMS   int64  `json:"good_ms"` // when the last good backup was requested; 0: there is none
 }
 
 // Node is a node with its tablets and its part of the block store. What is unknown is nil.
@@ -102,21 +112,22 @@ type Node struct {
 func Of(ctx context.Context, c *client.Client) *Cluster {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Hidden: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}}
+	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Hidden: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}, Schedules: []FailedSchedule{}}
 	x.add(ask(ctx, c, x))
 	return x
 }
 
 // answers are what the nodes answered.
 type answers struct {
-	nodes    []client.NodeInfo
-	store    *client.StoreStatus
-	unserved *client.UnservedTablets
-	quotas   []client.Quota
-	held     map[string]int64 // tablets by node
-	probed   map[string]error // answers of nodes that are dead, by id
+	nodes     []client.NodeInfo
+	store     *client.StoreStatus
+	unserved  *client.UnservedTablets
+	quotas    []client.Quota
+	held      map[string]int64 // tablets by node
+	schedules []client.Schedule
+	probed    map[string]error // answers of nodes that are dead, by id
 
-	nodesErr, storeErr, unservedErr, quotasErr, tabletsErr error
+	nodesErr, storeErr, unservedErr, quotasErr, tabletsErr, schedulesErr error
 }
 
 // ask sends all requests at once. Those for METADATA add what they find to x.
@@ -132,6 +143,7 @@ func ask(ctx context.Context, c *client.Client, x *Cluster) *answers {
 	requests.Go(func() { a.store, a.storeErr = c.BlockStore().Status(ctx) })
 	requests.Go(func() { a.unserved, a.unservedErr = c.Tablets().Unserved(ctx) })
 	requests.Go(func() { a.quotas, a.quotasErr = c.Quotas().List(ctx) })
+	requests.Go(func() { a.schedules, a.schedulesErr = c.Backups().Schedules(ctx) })
 	requests.Go(func() { a.tabletsErr = x.countTablets(ctx, c, a.held) })
 	requests.Wait()
 	return a
@@ -147,6 +159,7 @@ func (x *Cluster) add(a *answers) {
 		x.unknown("exhausted quotas", a.quotasErr)
 	}
 	x.addQuotas(a.quotas)
+	x.addSchedules(a)
 	if a.unserved != nil {
 		x.addUnserved(a.unserved)
 	}

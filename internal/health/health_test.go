@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,30 @@ func TestUsedUpQuotas(t *testing.T) {
 	x.UsedUp[0].Of = api.QuotaOfUser
 	if state, _ := State(ready, x); state != Healthy {
 		t.Errorf("a user's quota makes the cluster %s", state)
+	}
+}
+
+// Schedules of backups that fail are reported, with the last good backup.
+func TestFailedSchedules(t *testing.T) {
+	x := &Cluster{}
+	x.addSchedules(&answers{schedules: []client.Schedule{
+		{Name: "good", State: api.BackupMade, GoodMS: 1000}, {Name: "new"},
+		{Name: "daily", State: api.BackupFailed, Failures: 2, Error: "disks are full", GoodMS: 1000},
+		{Name: "hourly", State: api.BackupMade, Error: "left out: there is no table t", GoodMS: 1000},
+		{Name: "blocked", Error: "there is no table to back up"},
+	}})
+	want := []string{
+		"the schedule of backups daily: 2 backups failed, the last: disks are full; the last good one is of 1970-01-01T00:00:01Z",
+		"the schedule of backups hourly is in trouble: left out: there is no table t; the last good one is of 1970-01-01T00:00:01Z",
+		"the schedule of backups blocked is in trouble: there is no table to back up; there is no good one",
+	}
+	if got := x.Problems(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	x = &Cluster{}
+	x.addSchedules(&answers{schedulesErr: client.ErrPermission})
+	if got := x.Problems(); len(got) > 0 {
+		t.Errorf("without the right to see them: %q", got)
 	}
 }
 

@@ -32,6 +32,9 @@ func (x *Cluster) Problems() (all []string) {
 	for _, q := range x.UsedUp {
 		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, text.Size(q.Used), text.Size(q.Limit)))
 	}
+	for i := range x.Schedules {
+		all = append(all, x.Schedules[i].problem())
+	}
 	if p := x.Space.problem(); p != "" {
 		all = append(all, p)
 	}

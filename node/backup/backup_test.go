@@ -29,6 +29,7 @@ func TestGoldenRecord(t *testing.T) {
 			"9b0103cd03e8cd07d000a0a26e6f91a1740000c0"},
 		{Record{State: Made, Created: time.UnixMilli(1000), Ended: time.UnixMilli(2000), Expires: time.UnixMilli(3000), Tables: []string{"t"}, Tablets: 4, Bytes: 5, Manifest: testHandle},
 			"9b0102cd03e8cd07d0cd0bb8a0a091a174040594" + "01c41001020000000000000000000000000003" + "0991940009" + "0791a26e31"},
+		{Record{State: Making, Created: time.UnixMilli(1000), Tables: []string{"t"}, Schedule: "daily"}, "9e0101cd03e80000a0a091a1740000c0c0c2a56461696c79"},
 		{Record{State: Making, Created: time.UnixMilli(1000), Replay: &Replay{From: "id", Table: "t", To: 7}},
 			"9d0101cd03e80000a0a0900000c0" + "93a26964a17407" + "c2"},
 		{Record{State: Made, Created: time.UnixMilli(1000), Tables: []string{"t"}, Manifest: testHandle, Imported: true},
@@ -43,6 +44,10 @@ func TestGoldenRecord(t *testing.T) {
 			t.Errorf("%v reads as %+v, %v", x.rec.State, got, err)
 		}
 		longer := append([]byte{b[0] + 1}, b[1:]...) // a later version appends
+		if x.rec.Schedule == "" && x.rec.values() == replayValues {
+			longer[0]++
+			longer = append(longer, 0xa0)
+		}
 		if got, err := DecodeRecord(append(longer, 0x05)); err != nil || !reflect.DeepEqual(*got, x.rec) {
 			t.Errorf("%v with more behind reads as %+v, %v", x.rec.State, got, err)
 		}

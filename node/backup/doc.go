@@ -6,12 +6,20 @@
 //
 // The file /backups/ID is the MessagePack array
 //
-//	[1, state, created, ended, expires, by, error, [table…], tablets, bytes, manifest, replay, imported]
+//	[1, state, created, ended, expires, by, error, [table…], tablets, bytes, manifest, replay, imported, schedule]
 //
 // with times in ms since 1970 (0: none), the name of the user who asked for it, and the handle of the manifest, nil until the backup is
 // made. States: 1 making, 2 made, 3 failed. replay is [id of another backup, table, time in µs] of a backup that is made from the other one and the
 // table's changes, otherwise nil; while it is being made, it has no tables. imported is a bool. Both are absent from a backup that is
-// neither. Later versions append values; readers skip those that they do not know.
+// neither. schedule is the name of the schedule that has made the backup, and absent if none has. Later versions append values; readers skip those that they do not know.
+//
+// # Schedule
+//
+// The file /schedules/NAME is the MessagePack array
+//
+//	[1, created, by, every, keep, first, last, id of the last backup, error, [[id of a table, its name]…]]
+//
+// with times and durations in ms, the due time of the last run (0: none), and nil instead of the tables if all are backed up.
 //
 // # Manifest
 //

@@ -49,6 +49,8 @@ type Record struct {
 	Replay *Replay
 	// Imported means that the backup comes from another cluster, or another time of this one.
 	Imported bool
+	// Schedule is the name of the schedule that has made it; empty: none.
+	Schedule string
 }
 
 // Replay describes a backup of one table of another backup, as it was at a later time.
@@ -62,7 +64,8 @@ const (
 	recordVersion = 1
 	recordValues  = 11
 	// Values that later versions of this one appended.
-	replayValues = 13
+	replayValues  = 13
+	scheduleAtEnd = 14
 )
 
 // Encode encodes the record.
@@ -92,6 +95,9 @@ func (r *Record) Encode() []byte {
 		r.appendReplay(e)
 		e.Bool(r.Imported)
 	}
+	if r.values() > replayValues {
+		e.Str(r.Schedule)
+	}
 	return append([]byte(nil), e.Bytes()...)
 }
 
@@ -105,6 +111,9 @@ func millis(t time.Time) int64 {
 
 // values returns the number of values that Encode writes.
 func (r *Record) values() int {
+	if r.Schedule != "" {
+		return scheduleAtEnd
+	}
 	if r.Replay != nil || r.Imported {
 		return replayValues
 	}
@@ -138,7 +147,10 @@ func (r *Record) decodeReplay(d *wire.Decoder, n int) {
 		}
 	}
 	r.Imported = d.Bool()
-	for range n - replayValues {
+	if n > replayValues {
+		r.Schedule = d.Str()
+	}
+	for range n - scheduleAtEnd {
 		d.Skip()
 	}
 }

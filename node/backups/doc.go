@@ -16,12 +16,14 @@
 // The maker runs on the master's node. If the master dies, the next one begins again: a record is "making" until it is made, deleted, or
 // has failed for a reason that does not pass, such as full disks, or for ten minutes.
 //
+// Schedules (package backup) have the maker begin backups at their times. Their state is in the lock service, so that it survives the master.
+//
 // Files of a backup outside the cluster are uploaded as staged blobs before import_backup names them. If their client dies, they expire.
 //
 // # Goroutines
 //
 //	goroutine   started by   ends with   does
-//	Run         the node     Ctx         makes backups, and deletes expired ones and staged blobs, while the node is the master
+//	Run         the node     Ctx         begins scheduled backups, makes backups, and deletes expired ones and staged blobs, while the node is the master
 //	RunReplays  the node     Ctx         makes backups for a time, while the node is the master
 //
 // # Invariants
@@ -35,4 +37,7 @@
 //	BU5. An imported backup names only blobs whose names existed when its record did: garbage collection reads names of blobs before backups.
 //	BU6. A backup for a time has all changes of each row since the other backup with commit times up to that time, and no later ones. If changes
 //	    are missing, it fails.
+//	BU7. Each due time of a schedule has at most one backup, whichever masters die. Due times that were missed are made up for by one backup, of
+//	    the newest of them.
+//	BU8. The newest backup of a schedule that is made is not deleted when it expires.
 package backups

@@ -90,22 +90,22 @@ func repeat(ctx context.Context, wake <-chan struct{}, work func() (ok bool)) {
 	}
 }
 
-// work makes all backups of present tables that are to be made, and deletes expired ones. again means that one was not made.
+// work begins the backups that are due, makes all of present tables that are to be made, and deletes expired ones. again means that one was not made.
 func (s *Service) work(ctx context.Context) (again bool, err error) {
-	err = s.Roots.Backups(ctx, func(id string, rec *backup.Record) error {
-		switch {
-		case rec.State == backup.Making && rec.Replay != nil:
-			return nil // RunReplays makes it
-		case rec.State == backup.Making:
-			made, err := s.makeOne(ctx, id)
+	schedules := scheduler{s}
+	due := schedules.run(ctx, time.Now())
+	all, err := schedules.all(ctx)
+	if err != nil {
+		return false, errors.Join(due, err)
+	}
+	for _, x := range all {
+		if x.rec.State == backup.Making && x.rec.Replay == nil { // else RunReplays makes it
+			made, makeErr := s.makeOne(ctx, x.id)
 			again = again || !made
-			return err
-		case !rec.Expires.IsZero() && !time.Now().Before(rec.Expires):
-			return s.expire(ctx, id)
+			err = errors.Join(err, makeErr)
 		}
-		return nil
-	})
-	return again, err
+	}
+	return again, errors.Join(due, err, schedules.expireAll(ctx, time.Now()))
 }
 
 // own runs a change on behalf of this node.

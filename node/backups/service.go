@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
@@ -52,6 +53,8 @@ type Service struct {
 	Config
 	// wake wakes the maker, and replays the one of backups for a time.
 	wake, replays chan struct{}
+	// schedules is the state of all schedules when Run last looked at them; nil before.
+	schedules atomic.Pointer[[]api.ScheduleInfo]
 	// stagedSeen is when staged blobs were looked at. Only Run uses it.
 	stagedSeen time.Time
 }
@@ -72,6 +75,7 @@ func (s *Service) Register(r method.Registrar) {
 	r.Handle(api.MethodRestoreBackup, rpc.Spawned, admin(authz.Named("backup")), s.restore)
 	r.Handle(api.MethodImportBackup, rpc.Spawned, admin(authz.Named("backup")), s.importBackup)
 	r.Handle(api.MethodBackupFiles, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, About: authz.Named("backup")}, s.files)
+	scheduler{s}.register(r)
 	// A copy reads many parts: the audit log has its backup_files.
 	r.Handle(api.MethodReadBackup, rpc.Spawned, authz.Guard{To: authz.Right, Right: acl.Admin, SelfAudited: true}, s.read)
 }
@@ -192,7 +196,7 @@ func info(id string, r *backup.Record) api.BackupInfo {
 	}
 	return api.BackupInfo{
 		ID: id, State: r.State.String(), CreatedMS: ms(r.Created), EndedMS: ms(r.Ended), ExpiresMS: ms(r.Expires), By: r.By, Error: r.Error,
-		Tables: r.Tables, Tablets: r.Tablets, Bytes: r.Bytes,
+		Tables: r.Tables, Tablets: r.Tablets, Bytes: r.Bytes, Schedule: r.Schedule,
 	}
 }
 

@@ -137,7 +137,7 @@ func (acc *Service) grantTarget(ctx context.Context, r *api.GrantRequest, g *acl
 func grantError(err error) error {
 	switch {
 	case errors.Is(err, acl.ErrNoGrant):
-		return reply.Recode(api.ErrNoGrant, err)
+		return api.ErrNoGrant
 	case errors.Is(err, acl.ErrImplied), errors.Is(err, acl.ErrClusterRight):
 		return reply.BadRequest(err)
 	case errors.Is(err, acl.ErrTooMany):

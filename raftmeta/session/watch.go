@@ -275,8 +275,8 @@ func (ws *watches) deliver(v *api.Event) {
 	}
 }
 
-// reset sets all watches again at a leader that has none of them, and then sends FailedOver to all
-// Watchers, so that what they read afterwards is watched.
+// reset sets all watches again at a leader that has none of them. Each Watcher gets FailedOver when
+// all of its own are set, so that what it reads afterwards is watched.
 func (ws *watches) reset() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -295,44 +295,90 @@ const resettersMax = 32
 
 // resetter runs until all watches have been set since the last reset.
 func (ws *watches) resetter() {
+	p := resetPass{}
 	for r := (retrier{}); ; {
-		ws.mu.Lock()
-		epoch := ws.mu.epoch
-		todo := make([]watch, 0, len(ws.mu.paths))
-		for _, k := range ws.mu.paths {
-			todo = append(todo, *k)
-		}
-		ws.mu.Unlock()
-		ok := ws.setAll(todo)
-		ws.mu.Lock()
-		over := ws.mu.err != nil
-		if over || ok && epoch == ws.mu.epoch {
-			for _, w := range ws.mu.all {
-				w.pushLocked(api.Event{Kind: api.FailedOver})
-			}
-			ws.mu.resetting = false
-			ws.mu.Unlock()
+		todo := ws.unsetWatches(&p)
+		p.left = ws.setAll(todo)
+		if ws.endPass(&p) {
 			return
 		}
-		ws.mu.Unlock()
-		if !ok {
+		if len(p.left) > 0 {
 			timing.Sleep(ws.s.ctx, r.next())
 		}
 	}
 }
 
-// setAll sets watches. It returns false if any could not be set.
-func (ws *watches) setAll(todo []watch) bool {
+// resetPass is what a resetter has done since a reset.
+type resetPass struct {
+	epoch uint64          // of the reset
+	left  map[string]bool // the paths that could not be watched again
+	sent  map[uint64]bool // the Watchers that got FailedOver, by number
+}
+
+// unsetWatches returns the watches to be set: all of them after another reset.
+func (ws *watches) unsetWatches(p *resetPass) []watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	again := p.epoch == ws.mu.epoch
+	if !again {
+		p.epoch, p.sent = ws.mu.epoch, map[uint64]bool{}
+	}
+	todo := make([]watch, 0, len(ws.mu.paths))
+	for path, k := range ws.mu.paths {
+		if !again || p.left[path] {
+			todo = append(todo, *k)
+		}
+	}
+	return todo
+}
+
+// endPass sends FailedOver to the Watchers whose watches are all set, and reports whether there is
+// nothing more to do.
+func (ws *watches) endPass(p *resetPass) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	done := ws.mu.err != nil
+	if !done && p.epoch == ws.mu.epoch {
+		for number, w := range ws.mu.all {
+			if p.sent[number] || w.watchesAny(p.left) {
+				continue
+			}
+			p.sent[number] = true
+			w.pushLocked(api.Event{Kind: api.FailedOver})
+		}
+		done = len(p.left) == 0
+	}
+	if done {
+		ws.mu.resetting = false
+	}
+	return done
+}
+
+// watchesAny reports whether the Watcher watches one of the paths. The lock is held.
+func (w *Watcher) watchesAny(paths map[string]bool) bool {
+	for path := range w.paths {
+		if paths[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// setAll sets watches. It returns the paths of those that could not be set.
+func (ws *watches) setAll(todo []watch) map[string]bool {
 	var wg sync.WaitGroup
-	ok := make(chan bool, resettersMax)
+	var mu sync.Mutex // guards failed
+	failed := map[string]bool{}
 	next := make(chan watch)
 	for range min(resettersMax, len(todo)) {
 		wg.Go(func() {
-			fine := true
 			for k := range next {
-				fine = ws.setAgain(k) && fine
+				if !ws.setAgain(k) {
+					mu.Lock()
+					failed[k.path] = true
+					mu.Unlock()
+				}
 			}
-			ok <- fine
 		})
 	}
 	for _, k := range todo {
@@ -340,13 +386,7 @@ func (ws *watches) setAll(todo []watch) bool {
 	}
 	close(next)
 	wg.Wait()
-	close(ok)
-	for fine := range ok {
-		if !fine {
-			return false
-		}
-	}
-	return true
+	return failed
 }
 
 func (ws *watches) setAgain(k watch) bool {

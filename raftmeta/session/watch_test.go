@@ -171,8 +171,8 @@ func TestWatchRemovedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestResetIsRepeated: FailedOver is delivered when all watches are set again, each with the newest
-// generation that was delivered. Watches that cannot be set are retried. RS3.
+// TestResetIsRepeated: a Watcher gets FailedOver when all its watches are set again, each with the newest
+// generation that was delivered. Watches that cannot be set are retried, and delay no other Watcher. RS3.
 func TestResetIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
@@ -209,14 +209,20 @@ func TestResetIsRepeated(t *testing.T) {
 		mu.Lock()
 		failing, most = true, 0
 		mu.Unlock()
+		other, err := m.s.Watch(t.Context(), "/2", api.AllEvents)
+		if err != nil {
+			t.Fatal(err)
+		}
 		m.answer("dropped events", 5, 5, 5, api.Event{Kind: api.FailedOver})
 		time.Sleep(200 * ms)
 		m.drain("while a watch cannot be set", w)
+		m.drain("of another Watcher, whose watches are set", other, api.Event{Kind: api.FailedOver})
 		mu.Lock()
 		failing = false
 		mu.Unlock()
 		time.Sleep(900 * ms) // longer than any pause that has begun
 		m.drain("when all are set", w, api.Event{Kind: api.FailedOver})
+		m.drain("of the other Watcher, which had it before", other)
 		mu.Lock()
 		defer mu.Unlock()
 		if most != resettersMax {

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,7 +120,12 @@ func quotaSetCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.Notef("quota of %s %s is set", of, cli.EscapeText(name))
+			if len(change.Bounds) > 0 {
+				a.Notef("quota of %s %s is set", of, cli.EscapeText(name))
+				return nil
+			}
+			slices.Sort(change.Unbounded)
+			a.Notef("%s %s has no bound of %s", of, cli.EscapeText(name), strings.Join(change.Unbounded, ", "))
 			return nil
 		},
 	}

@@ -34,7 +34,7 @@ and restored from there, also into another cluster.`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(createCommand(a), copyCommand(a), listCommand(a), describeCommand(a), verifyCommand(a), restoreCommand(a), accessCommand(a), deleteCommand(a))
+	cmd.AddCommand(createCommand(a), copyCommand(a), listCommand(a), describeCommand(a), verifyCommand(a), restoreCommand(a), accessCommand(a), deleteCommand(a), scheduleCommand(a))
 	return []*cobra.Command{cmd}
 }
 
@@ -165,18 +165,19 @@ func report(ctx context.Context, a *cli.App, c *client.Client, id string, noWait
 
 // backupJSON is the --json form of a backup. Unlike in client.Backup, times are text.
 type backupJSON struct {
-	ID      string   `json:"id"`
-	State   string   `json:"state"`
-	Created string   `json:"created"`
-	Ended   string   `json:"ended,omitempty"`
-	Expires string   `json:"expires,omitempty"`
-	Copied  string   `json:"copied,omitempty"` // in a directory
-	By      string   `json:"by,omitempty"`
-	Error   string   `json:"error,omitempty"`
-	Tables  []string `json:"tables"`
-	Tablets int64    `json:"tablets"`
-	Bytes   int64    `json:"bytes"`
-	Files   int64    `json:"files,omitempty"` // in a directory
+	ID       string   `json:"id"`
+	State    string   `json:"state"`
+	Created  string   `json:"created"`
+	Ended    string   `json:"ended,omitempty"`
+	Expires  string   `json:"expires,omitempty"`
+	Copied   string   `json:"copied,omitempty"` // in a directory
+	By       string   `json:"by,omitempty"`
+	Error    string   `json:"error,omitempty"`
+	Tables   []string `json:"tables"`
+	Tablets  int64    `json:"tablets"`
+	Bytes    int64    `json:"bytes"`
+	Files    int64    `json:"files,omitempty"` // in a directory
+	Schedule string   `json:"schedule,omitempty"`
 }
 
 func moment(ms int64) string {
@@ -188,7 +189,7 @@ func moment(ms int64) string {
 
 func jsonOf(b *client.Backup) backupJSON {
 	return backupJSON{ID: b.ID, State: b.State, Created: moment(b.CreatedMS), Ended: moment(b.EndedMS), Expires: moment(b.ExpiresMS), By: b.By, Error: b.Error,
-		Tables: append([]string{}, b.Tables...), Tablets: b.Tablets, Bytes: b.Bytes}
+		Tables: append([]string{}, b.Tables...), Tablets: b.Tablets, Bytes: b.Bytes, Schedule: b.Schedule}
 }
 
 func listCommand(a *cli.App) *cobra.Command {
@@ -283,7 +284,7 @@ func printBackup(a *cli.App, b backupJSON) error {
 	}
 	g := cli.NewGrid("BACKUP", b.ID)
 	for _, x := range [][2]string{
-		{"state", b.State}, {"error", b.Error}, {"created", b.Created}, {"ended", b.Ended}, {"expires", b.Expires}, {"copied", b.Copied}, {"by", b.By},
+		{"state", b.State}, {"error", b.Error}, {"created", b.Created}, {"ended", b.Ended}, {"expires", b.Expires}, {"copied", b.Copied}, {"by", b.By}, {"schedule", b.Schedule},
 		{"tables", strings.Join(b.Tables, ", ")}, {"tablets", cli.FormatCount(b.Tablets)}, {"size", cli.FormatSize(b.Bytes)},
 	} {
 		g.Add(x[0], cli.OrElse(x[1], "-"))

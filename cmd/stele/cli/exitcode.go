@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -184,6 +185,8 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitNotFound, Hint: fmt.Sprintf(`"stele table describe %[1]s" shows its families, "stele family set %[1]s %[2]s" adds this one`, family.Table, family.Family)}
 	case errors.Is(err, client.ErrNoFamily):
 		return &Fault{Code: ExitNotFound, Hint: `"stele table describe" shows the families of a table`}
+	case errors.Is(err, api.ErrNoChangeStream):
+		return &Fault{Code: ExitError, Hint: `"stele table stream TABLE --keep 7d" begins one; changes made before are not in it`}
 	case errors.Is(err, client.ErrTableExists):
 		return &Fault{Code: ExitError, Hint: `"stele table describe" shows it, "stele family set" changes it`}
 	case errors.Is(err, client.ErrAggregate):
@@ -310,6 +313,12 @@ func (a *App) Report(err error) int {
 	return code
 }
 
+// element is the position of an element in a request. Commands make requests of one element, or of elements that the error names.
+var element = regexp.MustCompile(`(^|: )(?:mutation|rule|change|family) \d+: `)
+
+// withoutIndexes returns the text of an error without the positions of elements in a request.
+func withoutIndexes(text string) string { return element.ReplaceAllString(text, "$1") }
+
 // An errorList is an error of several, which are reported one by one. The exit code is that of the first.
 type errorList interface {
 	error
@@ -326,7 +335,7 @@ func (a *App) reportOne(err error) int {
 	if f.quiet {
 		return f.Code
 	}
-	text := strings.TrimRight(EscapeLines(f.Err.Error()), " ")
+	text := strings.TrimRight(EscapeLines(withoutIndexes(f.Err.Error())), " ")
 	if f.Code == ExitTimeout && errors.Is(err, context.DeadlineExceeded) {
 		text += " (address " + a.Addr + ")"
 	}

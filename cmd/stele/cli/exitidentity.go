@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/security/pki"
@@ -29,6 +30,7 @@ func FaultOfIdentity(err error) *Fault {
 	var refused *client.TokenRefusedError
 	var plain tls.RecordHeaderError
 	var unknown *client.IdentityError
+	var permission *api.PermissionError
 	switch {
 	case errors.Is(err, enrol.ErrExpired):
 		return denied("", "", nil)
@@ -63,6 +65,8 @@ func FaultOfIdentity(err error) *Fault {
 		return f
 	case errors.Is(err, client.ErrUnauthenticated):
 		return denied("authenticate with --credential FILE or STELE_CREDENTIAL", "", nil)
+	case errors.As(err, &permission) && permission.Right == "": // no right would help
+		return denied("", "", nil)
 	case errors.Is(err, client.ErrPermission):
 		return denied(`use a credential with that right, or ask an administrator to grant it by "stele acl grant"`, "", nil)
 	}

@@ -39,7 +39,7 @@ const bundleExample = `  stele debug bundle
 const bundleTimeout = 20 * time.Second
 
 func debugCommand(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "debug", Short: "Gather what helps to understand a problem", Long: "Gather what helps others to understand a problem of the cluster.", Example: "  stele debug bundle", RunE: cli.RequireSubcommand}
+	cmd := &cobra.Command{Use: "debug", Short: "Gather what helps to understand a problem", Long: "Gather what helps others to understand a problem of the cluster.", Example: "  stele debug bundle", Args: cli.UnknownCommand, RunE: cli.RequireSubcommand}
 	cmd.AddCommand(bundleCommand(a))
 	return cmd
 }

@@ -57,7 +57,11 @@ func nodeUndrainCommand(a *cli.App) *cobra.Command {
 				if err := c.Nodes().Undrain(ctx, n.ID); err != nil {
 					return err
 				}
-				return reportDrainRequest(a, n, true, fmt.Sprintf("cancelled the drain of node %s", cli.NodeName(n)))
+				what := "cancelled the drain of node " + cli.NodeName(n)
+				if !n.Draining {
+					what = fmt.Sprintf("node %s is not draining", cli.NodeName(n))
+				}
+				return reportDrainRequest(a, n, true, what)
 			})
 		},
 	}

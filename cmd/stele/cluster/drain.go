@@ -186,7 +186,7 @@ func drainIncomplete(a *cli.App, why error, last *drainState, start time.Time) e
 	}
 	f := &cli.Fault{Code: cli.ExitTimeout, Hint: drainContinues(n)}
 	if last.tablets != 0 {
-		f.Hint = `"stele status" shows why tablets cannot be moved; ` + f.Hint
+		f.Hint = `"stele status" lists tablets that cannot be served; if there is none, the moves only take longer; ` + f.Hint
 	}
 	after := time.Since(start).Round(time.Second)
 	f.Err = fmt.Errorf("node %s is not drained after %v: %s", cli.NodeName(n), after, last.holds)

@@ -35,6 +35,9 @@ func (c *Config) loadFile(name string, dev bool) error {
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return cli.WithHint(fmt.Errorf("read configuration: %w", err), `"stele config example" prints a file with all settings`)
+	}
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}

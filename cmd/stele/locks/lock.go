@@ -85,7 +85,15 @@ func callLocks(a *cli.App, cmd *cobra.Command, usual time.Duration, f func(conte
 		return err
 	}
 	defer c.Close()
-	return f(ctx, c)
+	return ofUsers(f(ctx, c))
+}
+
+// ofUsers adds the next step to the error for a path that users cannot access, whatever their rights.
+func ofUsers(err error) error {
+	if err != nil && cli.FaultOf(err).Code == cli.ExitDenied && strings.Contains(err.Error(), "is reserved for the cluster") { // the lock service has no code for it
+		return cli.WithHint(err, `"stele lock ls /locks" lists the paths of users`)
+	}
+	return err
 }
 
 // statJSON is the --json form of a node of the namespace. Unlike api.Stat it has the state of the lock as

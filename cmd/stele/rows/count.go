@@ -29,7 +29,7 @@ send only their keys.`,
 			}
 			opts = append(opts, oneCell(), client.BatchRows(10_000))
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				return countRows(ctx, a, c.Table(args[0]), opts)
+				return countRows(ctx, a, c.Table(args[0]), opts, func() error { return checkFamilies(ctx, c, args[0], s.families) })
 			})
 		},
 	}
@@ -39,7 +39,8 @@ send only their keys.`,
 	return cmd
 }
 
-func countRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.ScanOption) error {
+// countRows prints the number of rows. If there are none, it returns the error of empty.
+func countRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.ScanOption, empty func() error) error {
 	var rows atomic.Int64
 	stop := a.StartTicker(func() string { return cli.Plural(rows.Load(), "row") + " so far" })
 	defer stop()
@@ -51,6 +52,11 @@ func countRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.S
 	stop()
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("%w (after %s)", err, cli.Plural(rows.Load(), "row"))
+	}
+	if rows.Load() == 0 {
+		if err := empty(); err != nil {
+			return err
+		}
 	}
 	if a.JSON {
 		return a.PrintJSON(struct {

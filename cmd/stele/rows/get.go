@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,9 @@ func getCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return getRow(ctx, a, c.Table(args[0]), args[1], opts, g)
+				return getRow(ctx, a, c.Table(args[0]), args[1], opts, g, func() error {
+					return checkFamilies(ctx, c, args[0], slices.Concat(g.selection.families, familiesOf(args[2:])))
+				})
 			})
 		},
 	}
@@ -91,8 +94,21 @@ func (g *getFlags) options(cmd *cobra.Command, columns []string) ([]client.ReadO
 	return opts, nil
 }
 
-func getRow(ctx context.Context, a *cli.App, t *client.Table, key string, opts []client.ReadOption, g *getFlags) error {
+// familiesOf returns the families of columns.
+func familiesOf(columns []string) (families []string) {
+	for _, c := range columns {
+		family, _, _ := strings.Cut(c, ":")
+		families = append(families, family)
+	}
+	return families
+}
+
+// getRow prints a row. If it does not exist, it returns the error of empty, if there is one.
+func getRow(ctx context.Context, a *cli.App, t *client.Table, key string, opts []client.ReadOption, g *getFlags, empty func() error) error {
 	row, err := t.Get(ctx, key, opts...)
+	if err == nil && row == nil {
+		err = empty()
+	}
 	switch {
 	case err != nil:
 		return err

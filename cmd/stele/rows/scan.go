@@ -56,7 +56,7 @@ func scanCommand(a *cli.App) *cobra.Command {
 				opts, out = append(opts, oneCell()), newKeyWriter(a)
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				return scanRows(ctx, a, c.Table(args[0]), opts, out)
+				return scanRows(ctx, a, c.Table(args[0]), opts, out, func() error { return checkFamilies(ctx, c, args[0], s.families) })
 			})
 		},
 	}
@@ -123,7 +123,8 @@ func oneCell() client.ScanOption {
 	return client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}})
 }
 
-func scanRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.ScanOption, out rowWriter) (err error) {
+// scanRows prints rows. If there are none, it returns the error of empty.
+func scanRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.ScanOption, out rowWriter, empty func() error) (err error) {
 	s := t.Scan(ctx, opts...)
 	defer s.Close()
 	var rows, cells int64
@@ -141,6 +142,11 @@ func scanRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.Sc
 		}
 		_ = a.Out.Flush() // print the rows before the error
 		return fmt.Errorf("%w (after %s rows)", err, cli.FormatCount(rows))
+	}
+	if rows == 0 {
+		if err := empty(); err != nil {
+			return err
+		}
 	}
 	return reportScan(a, s, rows, cells)
 }

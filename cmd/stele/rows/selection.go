@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -71,6 +72,23 @@ func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err e
 		opts = append(opts, client.Versions(s.versions))
 	}
 	return opts, nil
+}
+
+// checkFamilies returns an error if a table has not all families. It is called only if nothing was read: a read of an unknown family is empty.
+func checkFamilies(ctx context.Context, c *client.Client, name string, families []string) error {
+	if len(families) == 0 {
+		return nil
+	}
+	info, err := c.Tables().Describe(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if info.Schema.Family(f) == nil {
+			return &table.NoFamilyError{Table: name, Family: f}
+		}
+	}
+	return nil
 }
 
 // timeRange parses --since and --until. A zero time means no bound.

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,9 @@ func watchCommand(a *cli.App) *cobra.Command {
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				changes, err := c.Table(args[0]).Changes(client.ChangesFrom{Since: begin, Token: from})
+				if errors.Is(err, client.ErrBadToken) {
+					return cli.Usagef(`"stele watch --token" prints tokens; or begin at a time with --since`, "--from: %w", err)
+				}
 				if err != nil {
 					return err
 				}

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,7 @@ func tableUndropCommand(a *cli.App) *cobra.Command {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.Tables().Undrop(ctx, ref, as)
 				if err != nil {
-					return err
+					return noneDropped(err)
 				}
 				return reportSchema(a, s, "restored table "+s.Name)
 			})
@@ -57,7 +58,7 @@ undone.`,
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.Tables().Purge(ctx, ref); err != nil {
-					return err
+					return noneDropped(err)
 				}
 				return reportDropped(a, ref.Name, "", "deleted dropped table "+ref.Name)
 			})
@@ -66,6 +67,14 @@ undone.`,
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	droppedIDFlag(cmd, &ref)
 	return cmd
+}
+
+// noneDropped adds the next step to the error for a table that is not among the dropped ones.
+func noneDropped(err error) error {
+	if errors.Is(err, client.ErrNoTable) {
+		return cli.WithHint(err, `"stele table list --dropped" shows the dropped tables that are kept`)
+	}
+	return err
 }
 
 func droppedIDFlag(cmd *cobra.Command, ref *client.DroppedRef) {

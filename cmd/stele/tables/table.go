@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -85,6 +86,9 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 			}
 			spec := client.TableSpec{Families: specs, SplitAt: splitAt, Granularity: s.Granularity, ChangeRetention: s.ChangeRetention}
 			if dryRun {
+				if err := checkAbsent(a, cmd, args[0]); err != nil {
+					return err
+				}
 				a.Notef("would create a table%s:", inTablets(len(splitAt)))
 				return printSchema(a, s)
 			}
@@ -111,6 +115,18 @@ func tableCreateCommand(a *cli.App) *cobra.Command {
 	f.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// checkAbsent returns an error if the table exists.
+func checkAbsent(a *cli.App, cmd *cobra.Command, name string) error {
+	_, err := describeTable(a, cmd, name)
+	switch {
+	case err == nil:
+		return fmt.Errorf("table %q: %w", name, client.ErrTableExists)
+	case errors.Is(err, client.ErrNoTable):
+		return nil
+	}
+	return err
 }
 
 // reportSchema reports a change: with --json it prints the new schema, else the message what.
