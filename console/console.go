@@ -192,7 +192,11 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, p page) {
 		return err
 	})
 	if err != nil {
-		c.fail(w, r, err)
+		name := ""
+		if errors.Is(err, client.ErrPermission) { // the user may want to sign out, and in as another
+			name = user(r.Context(), cl)
+		}
+		c.failAs(w, r, err, name)
 		return
 	}
 	answer(w, http.StatusOK, body)

@@ -65,7 +65,7 @@ func logsPage(ctx context.Context, q *query) (*content, error) {
 		return nil
 	})
 	if errors.Is(err, client.ErrPermission) {
-		return nil, err
+		return nil, onePermission(err)
 	}
 	slices.SortStableFunc(x.Lines, func(a, b logRow) int { return int(b.TimeMS - a.TimeMS) })
 	x.Lines = x.Lines[:min(len(x.Lines), logsShown)]

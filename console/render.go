@@ -56,7 +56,12 @@ func user(ctx context.Context, c *client.Client) string {
 
 // render answers a request with a page that needs nothing of the cluster.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, x *content) {
-	body, err := c.page(r, status, x, "")
+	c.renderAs(w, r, status, x, "")
+}
+
+// renderAs is render for a user whose name is known.
+func (c *Console) renderAs(w http.ResponseWriter, r *http.Request, status int, x *content, user string) {
+	body, err := c.page(r, status, x, user)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -105,13 +110,16 @@ type failure struct {
 }
 
 // fail answers a request with an error.
-func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) { c.failAs(w, r, err, "") }
+
+// failAs is fail for a user whose name is known.
+func (c *Console) failAs(w http.ResponseWriter, r *http.Request, err error, user string) {
 	status, f := failureOf(err)
 	if live(r) {
 		http.Error(w, f.Text, status)
 		return
 	}
-	c.render(w, r, status, &content{Title: "Error", Template: "error.html", Data: f})
+	c.renderAs(w, r, status, &content{Title: "Error", Template: "error.html", Data: f}, user)
 }
 
 // failureOf returns the HTTP status of an error, and what people read.

@@ -58,5 +58,6 @@ func (w *Writer) failed(seq uint64, node string, err error) {
 func (w *Writer) dropSlow(k linkKey, now time.Duration) {
 	w.placement.slow(k.node, now)
 	w.stats.Slow++
+	w.logs.times.of(k.node).dropped.Add(1)
 	w.m.Failed(k.seq, k.node, 0)
 }

@@ -23,6 +23,8 @@ type ReplicaTimes struct {
 	Latency [ReplicaTimeBuckets]int64
 	// Oldest is how long the oldest frame that the node has not made durable waits for it; 0 if there is none.
 	Oldest time.Duration
+	// Dropped counts the replicas on the node that logs of this node left because they were slow.
+	Dropped int64
 }
 
 // replicaTime counts the times of one node's replicas. It is safe for concurrent use.
@@ -30,6 +32,7 @@ type replicaTime struct {
 	node    string
 	appends atomic.Int64
 	total   atomic.Int64 // ns
+	dropped atomic.Int64
 	latency [ReplicaTimeBuckets]atomic.Int64
 }
 
@@ -75,7 +78,7 @@ func (logs *Logs) ReplicaTimes() []ReplicaTimes {
 	defer logs.times.mu.Unlock()
 	all := make([]ReplicaTimes, 0, len(logs.times.all))
 	for node, x := range logs.times.all {
-		t := ReplicaTimes{Node: node, Appends: x.appends.Load(), Total: time.Duration(x.total.Load()), Oldest: oldest[node]}
+		t := ReplicaTimes{Node: node, Appends: x.appends.Load(), Total: time.Duration(x.total.Load()), Oldest: oldest[node], Dropped: x.dropped.Load()}
 		for i := range x.latency {
 			t.Latency[i] = x.latency[i].Load()
 		}

@@ -103,6 +103,9 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 	defer time.AfterFunc(30*time.Second, heal).Stop() // for a writer that waits for it
 	during := appendFor(t, w, 20*time.Second, every)
 	slow := w.Stats().Slow
+	if times := timesOf(t, c.All[0].ReplicatedLogs().ReplicaTimes(), c.All[at].ID); slow > 0 && times.Dropped == 0 {
+		wrong = append(wrong, fmt.Sprintf("no replica of the node was left: %+v", times))
+	}
 	stall[at].Store(false)
 	heal()
 	n99, d99, worst := percentile(normal, 99), percentile(during, 99), during[len(during)-1]

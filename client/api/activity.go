@@ -35,7 +35,7 @@ type Activity struct {
 	QuotaRefusals []QuotaRefusals `json:"quota_refusals"`
 }
 
-// Bounds of Activity.QuotaRefusals.
+// Bounds of Activity.QuotaRefusals, and of ReplicaTimes.Dropped.
 const (
 	RefusalMinutes = 10
 	RefusalsMax    = 1000
@@ -60,10 +60,12 @@ type ReplicaTimes struct {
 	// the oldest append waits that is not answered yet.
 	MeanUS int64 `json:"mean_us"`
 	P99US  int64 `json:"p99_us"`
+	// Dropped is how many replicas on the node the logs of this node left for being slow in the last RefusalMinutes minutes.
+	Dropped int64 `json:"dropped"`
 }
 
 func (r *ReplicaTimes) fields() fields {
-	return fields{{"node", &r.Node}, {"appends", &r.Appends}, {"mean_us", &r.MeanUS}, {"p99_us", &r.P99US}}
+	return fields{{"node", &r.Node}, {"appends", &r.Appends}, {"mean_us", &r.MeanUS}, {"p99_us", &r.P99US}, {"dropped", &r.Dropped}}
 }
 
 // ActivityIntervalsMax is the number of intervals that a node keeps.

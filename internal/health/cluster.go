@@ -103,6 +103,8 @@ type Node struct {
 	// LogP99US is the 99th percentile of the times in which the node's log replicas made appends durable, in µs: the median of what the
 	// commit logs of the nodes saw in the last quarter of a minute. Nil if there was no append.
 	LogP99US *int64 `json:"log_p99_us"`
+	// LogDropped is how many of its log replicas other nodes left for being slow in the last ten minutes.
+	LogDropped int64 `json:"log_dropped"`
 }
 
 // Of returns the state of the cluster. What cannot be read within clusterTimeout is nil, and

@@ -21,7 +21,9 @@ func LogP99(seen ...[]client.ReplicaTimes) map[string]int64 {
 	all := map[string][]int64{}
 	for _, times := range seen {
 		for i := range times {
-			all[times[i].Node] = append(all[times[i].Node], times[i].P99US)
+			if times[i].P99US >= 0 {
+				all[times[i].Node] = append(all[times[i].Node], times[i].P99US)
+			}
 		}
 	}
 	p99 := map[string]int64{}
@@ -49,6 +51,27 @@ func (x *Cluster) addLogTimes(s *client.StoreStatus) {
 			x.Nodes[i].LogP99US = &us
 		}
 	}
+	for i := range s.Nodes {
+		for _, t := range s.Nodes[i].LogTimes {
+			if at := slices.IndexFunc(x.Nodes, func(n Node) bool { return n.ID == t.Node }); at >= 0 && t.Node != s.Nodes[i].Node {
+				x.Nodes[at].LogDropped += t.Dropped
+			}
+		}
+	}
+}
+
+// pausesLeast is how many replicas on a node other nodes leave in ten minutes before that is a problem. A restart of the node makes some of them
+// leave its replicas as well.
+const pausesLeast = 3
+
+// pauses returns a line for each node whose log replicas others have left for being slow: its disk, processor or network pauses now and then.
+func (x *Cluster) pauses() (lines []string) {
+	for i := range x.Nodes {
+		if n := &x.Nodes[i]; n.State == api.NodeAlive && n.LogDropped >= pausesLeast {
+			lines = append(lines, fmt.Sprintf("the logs of other nodes left slow replicas on node %s %d times in the last %d minutes: unless it was restarted, its disk, processor or network pauses now and then", n.Name, n.LogDropped, api.RefusalMinutes))
+		}
+	}
+	return lines
 }
 
 // slowLogs returns a line for each node whose log replicas are much slower than those of others: writes to all nodes wait for them.

@@ -50,3 +50,16 @@ func TestSlowLogs(t *testing.T) {
 		})
 	}
 }
+
+// A node that pauses now and then is named, though the logs leave its replicas so soon that its times are short; its own logs do not count.
+func TestPauses(t *testing.T) {
+	x := &Cluster{Nodes: []Node{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
+	left := func(node, of string, n int64) client.NodeStore {
+		return client.NodeStore{Node: node, Known: true, LogTimes: []client.ReplicaTimes{{Node: of, MeanUS: -1, P99US: -1, Dropped: n}}}
+	}
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{left("a", "a", 9), left("a", "b", 1), left("c", "b", 2)}})
+	got := x.Problems()
+	if len(got) != 1 || !strings.HasPrefix(got[0], "the logs of other nodes left slow replicas on node n2 3 times in the last 10 minutes") || x.Nodes[1].LogP99US != nil {
+		t.Errorf("%q", got)
+	}
+}

@@ -28,7 +28,7 @@ func (x *Cluster) Problems() (all []string) {
 		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v, and takes some seconds to detect a failure",
 			n.Name, time.Duration(n.AliveForS*float64(time.Second)).Round(time.Second)))
 	}
-	all = append(all, x.slowLogs()...)
+	all = append(append(all, x.slowLogs()...), x.pauses()...)
 	for _, q := range x.UsedUp {
 		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, text.Size(q.Used), text.Size(q.Limit)))
 	}

@@ -47,6 +47,7 @@ type Service struct {
 	last counters // of Run
 	// replicas are the times at the end of the last interval, by node. Of Run.
 	replicas map[string]replog.ReplicaTimes
+	dropped  []map[string]int64 // the last readings of dropped replicas by node, the oldest first. Of Run.
 	refusals []map[string]int64 // the last readings, the oldest first. Of Run.
 
 	// mu guards the fields in it. Never held across I/O.

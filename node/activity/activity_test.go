@@ -93,6 +93,17 @@ func TestReplicaTimes(t *testing.T) {
 	if got := s.LogReplicas(); !slices.Equal(got, want[1:]) {
 		t.Errorf("without an append since: %+v", got)
 	}
+	now = []replog.ReplicaTimes{{Node: "d", Dropped: 3}}
+	s.addReplicas()
+	if got := s.LogReplicas(); len(got) != 1 || got[0] != (api.ReplicaTimes{Node: "d", MeanUS: -1, P99US: -1, Dropped: 3}) {
+		t.Errorf("of a node whose replicas were left: %+v", got)
+	}
+	for range refusalReadings {
+		s.addReplicas()
+	}
+	if got := s.LogReplicas(); len(got) != 0 {
+		t.Errorf("ten minutes later: %+v", got)
+	}
 }
 
 // TestQuotaRefusals: refusals are those of the last minutes, also of a quota that was removed and set again.

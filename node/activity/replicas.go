@@ -14,15 +14,23 @@ func (s *Service) addReplicas() {
 		return
 	}
 	var all []api.ReplicaTimes
-	now := map[string]replog.ReplicaTimes{}
+	now, dropped := map[string]replog.ReplicaTimes{}, map[string]int64{}
 	for _, x := range s.Replicas() {
 		last := s.replicas[x.Node]
 		now[x.Node] = x
-		if t := replicaTimes(&last, &x); t.P99US >= 0 {
+		t := replicaTimes(&last, &x)
+		dropped[x.Node] = x.Dropped
+		if len(s.dropped) > 0 {
+			t.Dropped = x.Dropped - s.dropped[0][x.Node]
+		}
+		if t.P99US >= 0 || t.Dropped > 0 {
 			all = append(all, t)
 		}
 	}
 	s.replicas = now
+	if s.dropped = append(s.dropped, dropped); len(s.dropped) > refusalReadings {
+		s.dropped = slices.Delete(s.dropped, 0, 1)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.kept.LogReplicas = all

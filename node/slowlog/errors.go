@@ -40,7 +40,7 @@ type errorMinute struct {
 // CountError is for rpc.ServerConfig.Failed.
 func (l *Log) CountError(s *rpc.TracedCall) {
 	caller := subject(s.Identity)
-	if caller != nil && !caller.Restricted() { // a node's
+	if caller != nil && !caller.Restricted() || strings.Contains(s.Method, ".") { // a node's, or of the lock service
 		return
 	}
 	f := failure{method: s.Method, code: s.Err.Code.String()}

@@ -30,6 +30,7 @@ func TestErrors(t *testing.T) {
 	fromNode := failing("n2", api.MethodRead, rpc.CodeOverloaded, "METADATA", "r")
 	fromNode.Identity = &authz.Subject{Peer: pki.Peer{Kind: pki.Node}}
 	l.CountError(fromNode)
+	l.CountError(failing("ann", "meta.keep_alive", rpc.CodeOverloaded)) // nodes are not known by name on an open cluster
 	got := l.Requests().Errors
 	if len(got) != 3 || got[0].N != 3 || got[0].User != "ann" || got[0].Table != "web" || got[0].Code != "overloaded" || got[0].Method != api.MethodRead || got[0].Message != "message of ann" {
 		t.Errorf("%+v", got)
