@@ -173,11 +173,12 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 }
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
-// written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, and 5 the change stream.
-const schemaFormat = 5
+// written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, 5 the change stream, and 6
+// views: a server that did not know them would serve requests by a view from the whole table.
+const schemaFormat = 6
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
-// not the defaults, format, granularity, deletion_protection and change_stream, the retention in µs.
+// not the defaults, format, granularity, deletion_protection, change_stream, the retention in µs, and views.
 func AppendSchema(e *wire.Encoder, s *Schema) {
 	format, keys := int64(1), 5
 	if s.Granularity != GranularityMicros {
@@ -191,6 +192,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if s.ChangeRetention > 0 {
 		format, keys = 5, keys+1
+	}
+	if len(s.Views) > 0 {
+		format, keys = 6, keys+1
 	}
 	if format > 1 {
 		e.Map(keys + 1)
@@ -210,6 +214,13 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	if s.ChangeRetention > 0 {
 		e.Str("change_stream")
 		e.Int(s.ChangeRetention.Microseconds())
+	}
+	if len(s.Views) > 0 {
+		e.Str("views")
+		e.Array(len(s.Views))
+		for i := range s.Views {
+			appendView(e, &s.Views[i])
+		}
 	}
 	e.Str("name")
 	e.Str(s.Name)
@@ -254,6 +265,8 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 			s.Protected = d.Bool()
 		case "change_stream":
 			s.ChangeRetention = DecodeChangeRetention(d)
+		case "views":
+			s.Views, err = decodeList(d, "views of a table", ViewsMax, decodeView)
 		case "name":
 			s.Name = d.Str()
 		case "id":

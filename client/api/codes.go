@@ -61,6 +61,8 @@ const (
 
 	CodeOutOfRange     rpc.Code = 150
 	CodeNoChangeStream rpc.Code = 151
+
+	CodeViewNotFound rpc.Code = 152
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -107,6 +109,7 @@ var kinds = errkind.Table{
 		{Code: CodeTableProtected, Name: "table_protected", Target: table.ErrProtected},
 		{Code: CodeOutOfRange, Name: "out_of_range", Target: ErrOutOfRange},
 		{Code: CodeNoChangeStream, Name: "no_change_stream", Target: ErrNoChangeStream},
+		{Code: CodeViewNotFound, Name: "view_not_found", Target: table.ErrNoView, Form: viewForm},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
@@ -188,6 +191,9 @@ var (
 		func(a errkind.Answer) error {
 			return &table.NoFamilyError{Table: a.Text("table"), Family: a.Text("family")}
 		})
+	viewForm = errkind.FormOf(
+		func(e *table.NoViewError, d errkind.Details) { d["table"], d["view"] = e.Table, e.View },
+		func(a errkind.Answer) error { return &table.NoViewError{Table: a.Text("table"), View: a.Text("view")} })
 	nameForm = errkind.FormOf(
 		func(e *table.NameError, d errkind.Details) {
 			d["what"], d["value"], d["reason"] = e.What, e.Name, e.Reason
