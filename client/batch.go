@@ -118,7 +118,7 @@ func (b *batch) round(ctx context.Context) decision {
 func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) (left []int) {
 	calls := &b.table.client.calls
 	row := func(i int) []byte { return b.ms[i].rm.Row }
-	req := api.MutateRowsRequest{Table: b.table.name}
+	req := api.MutateRowsRequest{TableOptions: api.TableOptions{View: b.table.view}, Table: b.table.name}
 	k := call{method: api.MethodMutateRows, table: b.table.name, row: row(g.items[0]), id: &req.TableID, traceID: &req.TraceID, dest: g.to, change: true}
 	k.encode = func(e *wire.Encoder) {
 		req.AppendEach(e, len(g.items), func(at int) *table.RowMutation { return &b.ms[g.items[at]].rm })

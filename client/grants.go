@@ -26,7 +26,7 @@ func (g Grants) Add(ctx context.Context, grant Grant) error {
 	return g.change(ctx, api.MethodGrant, grant)
 }
 
-// Revoke removes rights from exactly this grant: on the cluster, the table or the family. When it
+// Revoke removes rights from exactly this grant: on the cluster, the table, the family or the view. When it
 // returns, no server answers requests by these rights. Errors: ErrNoGrant, ErrLastAdmin, and those
 // of Add.
 func (g Grants) Revoke(ctx context.Context, grant Grant) error {
@@ -34,7 +34,7 @@ func (g Grants) Revoke(ctx context.Context, grant Grant) error {
 }
 
 func (g Grants) change(ctx context.Context, method string, grant Grant) error {
-	req := api.GrantRequest{Principal: grant.Principal, Rights: grant.Rights, Table: grant.Table, Family: grant.Family}
+	req := api.GrantRequest{Principal: grant.Principal, Rights: grant.Rights, Table: grant.Table, Family: grant.Family, View: grant.View}
 	return g.calls.do(ctx, &call{method: method, change: true, encode: req.Append})
 }
 

@@ -26,7 +26,7 @@ func (t *Table) Get(ctx context.Context, row string, opts ...ReadOption) (*table
 		}
 		k.req.Filter, k.req.RowBytes = encodeFilter(o.filter()), o.rowBytes
 	}
-	k.req.Table, k.call.table = t.name, t.name
+	k.req.Table, k.req.View, k.call.table = t.name, t.view, t.name
 	k.req.Row = append(k.req.Row, row...)
 	k.call.row = k.req.Row
 	if err := t.client.calls.do(ctx, &k.call); err != nil {
@@ -176,7 +176,7 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 // send reads a group. If its rows do not fit into one response, it halves the group. The decision
 // has no error if all rows were read.
 func (b *reads) send(ctx context.Context, r *router, g *group) decision {
-	req := api.ReadRowsRequest{Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter, RowBytes: b.rowBytes}
+	req := api.ReadRowsRequest{TableOptions: api.TableOptions{View: b.table.view}, Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter, RowBytes: b.rowBytes}
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
 	}

@@ -5,16 +5,17 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
 )
 
 // RowSample is a row key and the number of bytes before it.
 type RowSample = api.RowSample
 
 // SampleRowKeys returns row keys that divide the table into parts of about the same size, for
-// parallel processing. The last key is empty and stands for the end of the table. Errors:
-// ErrNoTable, and those of Tables.List.
+// parallel processing. The last key is empty and stands for the end of the table. Those of a view are keys of its rows, without sizes. Errors:
+// ErrNoTable, table.ErrNoView, and those of Tables.List.
 func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err error) {
-	req := api.SampleRowKeysRequest{Table: t.name}
+	req := api.SampleRowKeysRequest{TableOptions: api.TableOptions{View: t.view}, Table: t.name}
 	before := int64(0) // bytes before start
 	for {
 		k := call{method: api.MethodSampleRowKeys, table: t.name, row: req.Start, id: &req.TableID, traceID: &req.TraceID, onlyID: req.TableID, safe: true, encode: req.Append}
@@ -30,9 +31,31 @@ func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err err
 			samples = append(samples, RowSample{Key: s.Key, Offset: before + s.Offset})
 		}
 		if len(part) == 0 || len(part[len(part)-1].Key) == 0 || k.sentTo.loc == nil {
-			return samples, nil
+			return t.samplesInView(ctx, samples)
 		}
 		last := samples[len(samples)-1]
 		req.Start, before = successor(last.Key), last.Offset
 	}
+}
+
+// samplesInView returns the samples that are in the view of t, and the last one.
+func (t *Table) samplesInView(ctx context.Context, samples []RowSample) ([]RowSample, error) {
+	if t.view == "" {
+		return samples, nil
+	}
+	info, err := t.client.Tables().Describe(ctx, t.name)
+	if err != nil {
+		return nil, err
+	}
+	v := info.Schema.View(t.view)
+	if v == nil {
+		return nil, &table.NoViewError{Table: t.name, View: t.view}
+	}
+	var in []RowSample
+	for _, s := range samples {
+		if len(s.Key) == 0 || v.HasRow(s.Key) {
+			in = append(in, RowSample{Key: s.Key})
+		}
+	}
+	return in, nil
 }

@@ -293,7 +293,7 @@ func resumable(err error) bool {
 
 func (f *fetcher) open(ctx context.Context, b *scanBatch) error {
 	req := api.ScanOpenRequest{
-		Table: f.table.name, Start: f.start, End: f.end, Filter: f.filter,
+		TableOptions: api.TableOptions{View: f.table.view}, Table: f.table.name, Start: f.start, End: f.end, Filter: f.filter,
 		Limit: f.left, BatchRows: f.opts.batchRows, BatchBytes: f.opts.batchBytes, Reversed: f.opts.reversed, Rows: f.part(), Stats: f.opts.stats,
 		RowBytes: f.opts.rowBytes,
 	}

@@ -17,10 +17,15 @@ import (
 type Table struct {
 	client *Client
 	name   string
+	view   string // to which requests are confined; empty for the whole table
 }
 
 // Table returns the table with that name, without checking that it exists.
-func (c *Client) Table(name string) *Table { return &Table{c, name} }
+func (c *Client) Table(name string) *Table { return &Table{client: c, name: name} }
+
+// View returns the table confined to one of its views: reads show, and changes may concern, only rows and columns of the view. The caller needs rights on
+// the view or on the table. Its changes cannot be read by Changes. Requests fail with table.ErrNoView if there is no such view, or the caller has no right within it.
+func (t *Table) View(name string) *Table { return &Table{client: t.client, name: t.name, view: name} }
 
 // Name returns the table's name.
 func (t *Table) Name() string { return t.name }
@@ -74,7 +79,7 @@ func (t *Table) Apply(ctx context.Context, m *RowMutation, opts ...ApplyOption) 
 	}
 	k := applyCalls.Get().(*applyCall)
 	defer k.release()
-	k.req.Table, k.call.table, k.req.Row = t.name, t.name, m.rm
+	k.req.Table, k.req.View, k.call.table, k.req.Row = t.name, t.view, t.name, m.rm
 	k.call.row = m.rm.Row
 	timestamp := (*int64)(nil)
 	if len(opts) > 0 || t.client.cfg.Replay != ReplayNever {
@@ -120,7 +125,7 @@ func (k *applyCall) release() {
 //
 // It is never sent twice. Errors: those of Apply, ErrBadFilter.
 func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.Filter, then, otherwise *RowMutation) (matched bool, err error) {
-	req := api.CheckAndMutateRequest{Table: t.name, Row: []byte(row), Predicate: encodeFilter(predicate)}
+	req := api.CheckAndMutateRequest{TableOptions: api.TableOptions{View: t.view}, Table: t.name, Row: []byte(row), Predicate: encodeFilter(predicate)}
 	for _, branch := range []struct {
 		m  *RowMutation
 		to *[]table.Mutation
@@ -182,7 +187,7 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.
 	if len(rules) == 0 {
 		return nil, table.ErrNoRules
 	}
-	req := api.ReadModifyWriteRequest{Table: t.name, Row: []byte(row), Rules: rules}
+	req := api.ReadModifyWriteRequest{TableOptions: api.TableOptions{View: t.view}, Table: t.name, Row: []byte(row), Rules: rules}
 	for i := range rules {
 		if err := rules[i].Validate(nil, nil); err != nil {
 			return nil, &table.ElementError{What: "rule", Index: i, Err: err}

@@ -10,15 +10,18 @@ type ChangeOp uint8
 
 // The kinds of changes.
 const (
-	ChangeSet     ChangeOp = iota // add a family, or change the one of that name
-	ChangeAdd                     // add a family, which must not exist
-	ChangeFamily                  // change a family, which must exist
-	ChangeDrop                    // drop a family
-	ChangeProtect                 // turn the deletion protection of the table on or off
-	ChangeStream                  // set how long the changes of the table's rows are kept, or end its change stream
+	ChangeSet      ChangeOp = iota // add a family, or change the one of that name
+	ChangeAdd                      // add a family, which must not exist
+	ChangeFamily                   // change a family, which must exist
+	ChangeDrop                     // drop a family
+	ChangeProtect                  // turn the deletion protection of the table on or off
+	ChangeStream                   // set how long the changes of the table's rows are kept, or end its change stream
+	ChangeAddView                  // add a view, which must not exist
+	ChangeView                     // replace a view, which must exist
+	ChangeDropView                 // drop a view
 )
 
-var changeNames = [...]string{"set", "add", "change", "drop", "protect", "change_stream"}
+var changeNames = [...]string{"set", "add", "change", "drop", "protect", "change_stream", "add_view", "change_view", "drop_view"}
 
 // String returns the name of the kind, which is also its encoding.
 func (o ChangeOp) String() string { return changeNames[o] }
@@ -42,10 +45,12 @@ type Change struct {
 	Protect bool
 	// Retention is that of the change stream. Zero ends it.
 	Retention time.Duration
+	// View is the change of a view.
+	View *ViewChange
 }
 
 // Alter returns the schema with the changes applied one after the other. Options of a family that a change does not
-// give stay unchanged. Errors: ErrFamilyExists, ErrNoFamily, ErrProtected, and those of Apply.
+// give stay unchanged. Errors: ErrFamilyExists, ErrNoFamily, ErrNoView, ErrProtected, and those of Apply.
 func (s *Schema) Alter(changes ...Change) (*Schema, error) {
 	c := s
 	for i := range changes {
@@ -68,6 +73,12 @@ func (s *Schema) alter(c *Change) (*Schema, error) {
 		p := s.Clone()
 		p.ChangeRetention = c.Retention
 		return p, p.Validate(nil)
+	case c.Op == ChangeAddView:
+		return s.addView(c.View)
+	case c.Op == ChangeView:
+		return s.changeView(c.View)
+	case c.Op == ChangeDropView:
+		return s.dropView(c.View)
 	case c.Op == ChangeAdd && exists:
 		return nil, fmt.Errorf("family %q: %w", c.Family.Name, ErrFamilyExists)
 	case c.Op == ChangeFamily && !exists:

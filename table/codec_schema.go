@@ -173,12 +173,12 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 }
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
-// written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, 5 the change stream, and 6 what the table
-// follows.
-const schemaFormat = 6
+// written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, 5 the change stream, 6 what the table
+// follows, and 7 views: a server that did not know them would serve requests by a view from the whole table.
+const schemaFormat = 7
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
-// not the defaults, format, granularity, deletion_protection, change_stream, the retention in µs, and follows.
+// not the defaults, format, granularity, deletion_protection, change_stream, the retention in µs, follows, and views.
 func AppendSchema(e *wire.Encoder, s *Schema) {
 	format, keys := int64(1), 5
 	if s.Granularity != GranularityMicros {
@@ -195,6 +195,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if s.Follows != "" {
 		format, keys = 6, keys+1
+	}
+	if len(s.Views) > 0 {
+		format, keys = 7, keys+1
 	}
 	if format > 1 {
 		e.Map(keys + 1)
@@ -218,6 +221,13 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	if s.Follows != "" {
 		e.Str("follows")
 		e.Str(s.Follows)
+	}
+	if len(s.Views) > 0 {
+		e.Str("views")
+		e.Array(len(s.Views))
+		for i := range s.Views {
+			appendView(e, &s.Views[i])
+		}
 	}
 	e.Str("name")
 	e.Str(s.Name)
@@ -264,6 +274,8 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 			s.ChangeRetention = DecodeChangeRetention(d)
 		case "follows":
 			s.Follows = d.Str()
+		case "views":
+			s.Views, err = decodeList(d, "views of a table", ViewsMax, decodeView)
 		case "name":
 			s.Name = d.Str()
 		case "id":

@@ -70,6 +70,8 @@
 //	D6. No input makes Decode panic, recurse without bound, or allocate more than a
 //	    constant factor of its size.
 //	D7. ParseGCPolicy(p.String()) is equal to p.
+//	D8. The id of a view is never that of another view or of a family of the table, and a family that was created
+//	    after a view is in it only by a change of the view.
 //
 // # Concurrency
 //

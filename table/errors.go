@@ -11,6 +11,8 @@ var (
 	ErrLimit = errors.New("over the limit")
 	// ErrNoFamily means that the table has no such column family: a *NoFamilyError.
 	ErrNoFamily = errors.New("no such column family")
+	// ErrNoView means that the table has no such view: a *NoViewError.
+	ErrNoView = errors.New("no such view")
 	// ErrProtected means that the table, and its families, are protected from being dropped.
 	ErrProtected = errors.New("the table is protected from deletion")
 	// ErrFamilyExists means that the table already has a family of that name.
@@ -78,6 +80,14 @@ func (e *NoFamilyError) Error() string {
 
 // Is makes the error match ErrNoFamily.
 func (e *NoFamilyError) Is(target error) bool { return target == ErrNoFamily }
+
+// NoViewError names a view that a table does not have.
+type NoViewError struct{ Table, View string }
+
+func (e *NoViewError) Error() string { return fmt.Sprintf("table %q has no view %q", e.Table, e.View) }
+
+// Is makes the error match ErrNoView.
+func (e *NoViewError) Is(target error) bool { return target == ErrNoView }
 
 // NameError reports why a name is invalid.
 type NameError struct {

@@ -13,7 +13,7 @@ type Schema struct {
 	Name string `json:"name"`
 	// ID distinguishes the table from earlier and later tables of the same name.
 	ID uint64 `json:"id"`
-	// NextFamilyID is the ID of the next family. It never decreases.
+	// NextFamilyID is the ID of the next family or view. It never decreases.
 	NextFamilyID uint32 `json:"-"`
 	// Granularity is that of the table's timestamps. It never changes.
 	Granularity Granularity `json:"granularity,omitzero"`
@@ -28,6 +28,8 @@ type Schema struct {
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
 	Groups []LocalityGroup `json:"groups"`
+	// Views is sorted by name.
+	Views []View `json:"views,omitempty"`
 }
 
 // NewSchema returns a schema without families. The caller chooses the table ID.
@@ -76,13 +78,14 @@ func (s *Schema) Clone() *Schema {
 	c := *s
 	c.Families = slices.Clone(s.Families)
 	c.Groups = slices.Clone(s.Groups)
+	c.Views = slices.Clone(s.Views)
 	return &c
 }
 
 // Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected && s.ChangeRetention == o.ChangeRetention && s.Follows == o.Follows &&
-		slices.Equal(s.Groups, o.Groups) &&
+		slices.Equal(s.Groups, o.Groups) && slices.EqualFunc(s.Views, o.Views, func(a, b View) bool { return a.Etag() == b.Etag() }) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
 }
 
@@ -188,6 +191,7 @@ func (s *Schema) DropFamily(name string) (*Schema, error) {
 	left := c.Families[i].Group
 	c.Families = slices.Delete(c.Families, i, i+1)
 	c.dropIfEmpty(left)
+	c.dropFromViews(name)
 	return c, nil
 }
 
@@ -255,7 +259,10 @@ func (s *Schema) Validate(lim *Limits) error {
 	if err := s.validateGroups(l); err != nil {
 		return err
 	}
-	return s.validateFamilies(l)
+	if err := s.validateFamilies(l); err != nil {
+		return err
+	}
+	return s.validateViews(l)
 }
 
 func (s *Schema) validateGroups(l *Limits) error {

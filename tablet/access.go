@@ -26,8 +26,8 @@ type Access interface {
 	// make it. It is not checked again. The error is ErrWouldWait if ApplyNow calls it and the
 	// rights are not known without waiting.
 	Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutation, error)
-	// Modify checks the rules of a read-modify-write against the schema and the caller's rights.
-	Modify(s *table.Schema, rules []table.Rule) error
+	// Modify checks the rules of a read-modify-write of a row against the schema and the caller's rights.
+	Modify(s *table.Schema, row []byte, rules []table.Rule) error
 	// Holds reports whether all results since Begin are still valid. It does not block.
 	Holds() bool
 }
@@ -39,10 +39,16 @@ type Visibility struct {
 	Families []uint64
 	// Row reports whether the caller may see a row; nil means every row. Its error ends the read.
 	Row func(key []byte) (bool, error)
+	// Next returns the first row at or above key that the caller may see, or false if there is none, so that scans need not look at all rows
+	// between; nil if that is unknown.
+	Next func(key []byte) ([]byte, bool)
+	// Column reports whether the caller may see a column of a family, which is given by its index in the schema; nil means every column. Cells of other
+	// columns are removed as those of other families.
+	Column func(family int, qualifier []byte) bool
 }
 
 // all reports whether the caller may see the whole table.
-func (s *Visibility) all() bool { return s.Families == nil && s.Row == nil }
+func (s *Visibility) all() bool { return s.Families == nil && s.Row == nil && s.Column == nil }
 
 func (s *Visibility) family(index int) bool {
 	return s.Families == nil || index/64 < len(s.Families) && s.Families[index/64]&(1<<(index%64)) != 0

@@ -32,7 +32,7 @@ func (s *script) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutat
 	return rm, rm.Validate(sc, nil)
 }
 
-func (s *script) Modify(*table.Schema, []table.Rule) error { return s.refuse }
+func (s *script) Modify(*table.Schema, []byte, []table.Rule) error { return s.refuse }
 
 // Holds returns false changes times, once per attempt.
 func (s *script) Holds() bool { return s.begun > s.changes }

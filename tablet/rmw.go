@@ -111,7 +111,7 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 		rm := &table.RowMutation{Row: row}
 		result.Cells = nil
 		// A caller with read access to the columns of the rules sees all their cells.
-		if err := s.writes.checkRules(t.schema.Load().table, rules, as.a); err != nil {
+		if err := s.writes.checkRules(t.schema.Load().table, row, rules, as.a); err != nil {
 			return nil, err
 		}
 		for i := range rules {
@@ -140,10 +140,10 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 	return result, nil
 }
 
-// checkRules checks rules against a schema and the access of their caller.
-func (a *admission) checkRules(sc *table.Schema, rules []table.Rule, of Access) error {
+// checkRules checks rules for a row against a schema and the access of their caller.
+func (a *admission) checkRules(sc *table.Schema, row []byte, rules []table.Rule, of Access) error {
 	if of != nil {
-		return of.Modify(sc, rules)
+		return of.Modify(sc, row, rules)
 	}
 	for i := range rules {
 		if err := rules[i].Validate(sc, a.limits); err != nil {

@@ -145,7 +145,9 @@ func (r *rows) next() ([]byte, bool) {
 			break
 		}
 		if !wanted {
-			r.skip(r.key)
+			if !r.skipHidden(row) {
+				break
+			}
 			continue
 		}
 		r.rowFull = 0
@@ -164,6 +166,23 @@ func (r *rows) next() ([]byte, bool) {
 		r.err = r.merge.err
 	}
 	return nil, false
+}
+
+// skipHidden skips a row without selected cells, and those behind it that the caller may not see. It returns false if no other row is left.
+func (r *rows) skipHidden(row []byte) bool {
+	if next := r.selection.visible.Next; next != nil {
+		to, ok := next(row)
+		if !ok {
+			return false
+		}
+		if bytes.Compare(to, row) > 0 {
+			r.target = ikey.AppendRow(r.target[:0], to)
+			r.skipTo(r.target)
+			return true
+		}
+	}
+	r.skip(r.key)
+	return true
 }
 
 // readRow collects the cells of the row whose part is in key, and which was deleted at rowFull or later.
@@ -221,6 +240,10 @@ func (r *rows) readFamily() {
 			continue
 		}
 		r.key = append(r.key[:r.familyEnd], key[p.Family:p.Column]...)
+		if seen := r.selection.visible.Column; seen != nil && !seen(r.family.index, ikey.Qualifier(r.key[r.familyEnd:])) {
+			r.skip(r.key)
+			continue
+		}
 		switch where := r.selection.qualifier(ikey.Qualifier(r.key[r.familyEnd:])); {
 		case where < 0:
 			r.target = ikey.AppendColumn(append(r.target[:0], r.key[:r.familyEnd]...), r.selection.hints.Qualifiers.Start.Value)

@@ -10,7 +10,7 @@ const ChangesMax = 1000
 
 // AlterTableRequest holds the parameters of alter_table:
 //
-//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool} | {"change_stream": µs}…], options?]
+//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool} | {"change_stream": µs} | {"add_view"|"change_view"|"drop_view": change}…], options?]
 //
 // The result is the table's schema.
 type AlterTableRequest struct {
@@ -36,6 +36,8 @@ func (r *AlterTableRequest) Append(e *wire.Encoder) {
 			e.Int(c.Retention.Microseconds())
 		case table.ChangeDrop:
 			e.Str(c.Family.Name)
+		case table.ChangeAddView, table.ChangeView, table.ChangeDropView:
+			table.AppendViewChange(e, c.View)
 		default:
 			AppendFamilySpec(e, &c.Family)
 		}
@@ -76,6 +78,10 @@ func decodeChange(d *wire.Decoder) (c table.Change, err error) {
 		c.Retention = table.DecodeChangeRetention(d)
 	case table.ChangeDrop:
 		c.Family.Name = d.Str()
+	case table.ChangeAddView, table.ChangeView, table.ChangeDropView:
+		var v table.ViewChange
+		v, err = table.DecodeViewChange(d)
+		c.View = &v
 	default:
 		c.Family, err = DecodeFamilySpec(d)
 	}

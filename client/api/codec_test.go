@@ -183,6 +183,10 @@ func goldenRequests() []struct {
 		{"alter_table", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAdd, Family: table.FamilySpec{Name: "f", GC: &gc}},
 			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true}}},
 			"92 a174 93 81a361646482a46e616d65a166a26763aa76657273696f6e733d33 81a464726f70a167 81a770726f74656374c3"},
+		{"alter_table of views", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAddView, View: &table.ViewChange{
+			View: *table.NewView("v", [][]byte{[]byte("a")}, table.ViewFamily{Name: "f", Prefixes: [][]byte{{}}})}}}},
+			"92 a174 91 81 a86164645f76696577 82 a465746167a0 a476696577 84 a46e616d65a176 a2696400 a4726f777391c40161 a866616d696c6965739193a16690 91c400"},
+		{"read by a view", &ReadRequest{TableOptions: TableOptions{View: "v"}, Table: "t", Row: []byte("r")}, "93 a174 c40172 81 a476696577 a176"},
 		{"alter_table of a change stream", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeStream, Retention: time.Hour}}},
 			"92 a174 91 81ad6368616e67655f73747265616dced693a400"},
 		{"read_changes", &ReadChangesRequest{Table: "t", Next: 100, Wait: time.Second}, "92 a174 82 a46e65787464 a7776169745f6d73cd03e8"},
@@ -491,7 +495,7 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	}}
 	made := CreatedToken{"stele-join-x", TokenInfo{"0102030405060708", TokenJoin, 1, 1 << 41, 2, []string{"n1", "n2"}, "n3"}}
 	tokens := Tokens{[]TokenInfo{made.Info, {ID: "x"}}}
-	grants := Grants{[]GrantInfo{{"ann", "web", "anchor", "read"}, {Principal: "*"}}}
+	grants := Grants{[]GrantInfo{{"ann", "web", "anchor", "read", ""}, {Principal: "bob", Table: "web", Rights: "read", View: "v"}, {Principal: "*"}}}
 	added := AddedUser{true, []byte{1}, []byte{2}, "stele-access-x", "0102", 1 << 41}
 	users := Users{[]UserInfo{{"ann", true, 5, 6, []UserToken{{"01", 2, 3, "x"}}}, {Name: "bob"}}}
 	me := Whoami{KindPrincipal, "ann", "c1", ShownToken, "0102", 1 << 41, grants.Grants}

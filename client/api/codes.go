@@ -68,6 +68,8 @@ const (
 	CodeNotFollower         rpc.Code = 154
 	CodeReplicationNotFound rpc.Code = 155
 	CodeReplicationExists   rpc.Code = 156
+
+	CodeViewNotFound rpc.Code = 157
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -119,6 +121,7 @@ var kinds = errkind.Table{
 		{Code: CodeNotFollower, Name: "not_follower", Target: ErrNotFollower},
 		{Code: CodeReplicationNotFound, Name: "replication_not_found", Target: ErrNoReplication},
 		{Code: CodeReplicationExists, Name: "replication_exists", Target: ErrReplicationExists},
+		{Code: CodeViewNotFound, Name: "view_not_found", Target: table.ErrNoView, Form: viewForm},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
@@ -216,6 +219,9 @@ var (
 		func(a errkind.Answer) error {
 			return &table.NoFamilyError{Table: a.Text("table"), Family: a.Text("family")}
 		})
+	viewForm = errkind.FormOf(
+		func(e *table.NoViewError, d errkind.Details) { d["table"], d["view"] = e.Table, e.View },
+		func(a errkind.Answer) error { return &table.NoViewError{Table: a.Text("table"), View: a.Text("view")} })
 	nameForm = errkind.FormOf(
 		func(e *table.NameError, d errkind.Details) {
 			d["what"], d["value"], d["reason"] = e.What, e.Name, e.Reason

@@ -26,6 +26,8 @@ type TableOptions struct {
 	// TableID is the id of the requested table. If another table has the name now, the request is
 	// rejected. 0 means unset: the table that has the name at execution is used.
 	TableID uint64
+	// View is the name of a view of the table, to which the request is confined; empty for the whole table.
+	View string
 }
 
 const (
@@ -116,21 +118,28 @@ func (o *Options) append(e *wire.Encoder, n int) {
 
 // decode is Options.decode. own is the request; its option method must fall back to o.option.
 func (o *TableOptions) decode(d *wire.Decoder, has bool, own optionReader) error {
-	o.TableID = 0
+	o.TableID, o.View = 0, ""
 	return o.Options.decode(d, has, own)
 }
 
 func (o *TableOptions) option(key []byte, d *wire.Decoder) bool {
-	if string(key) != "table_id" {
+	switch string(key) {
+	case "table_id":
+		o.TableID = uint64(countOption(d, "table_id"))
+	case "view":
+		o.View = textOption(d, "view")
+	default:
 		return false
 	}
-	o.TableID = uint64(countOption(d, "table_id"))
 	return true
 }
 
 func (o *TableOptions) count() int {
 	n := o.Options.count()
 	if o.TableID != 0 {
+		n++
+	}
+	if o.View != "" {
 		n++
 	}
 	return n
@@ -142,6 +151,7 @@ func (o *TableOptions) append(e *wire.Encoder, n int) {
 		e.Str("table_id")
 		e.Uint(o.TableID)
 	}
+	appendText(e, "view", o.View)
 }
 
 func appendBytes(e *wire.Encoder, key string, b []byte) {

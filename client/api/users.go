@@ -29,21 +29,21 @@ const Everyone = "*"
 
 // GrantRequest holds the parameters of grant and revoke:
 //
-//	[principal, rights, options?]    options: table, family
+//	[principal, rights, options?]    options: table, family, view
 type GrantRequest struct {
 	Options
 	Principal string
 	// Rights is a comma-separated list of read, write, admin and monitor.
 	Rights string
 	// Table is the object of the grant; empty means the cluster. Family, with a table, is a family
-	// of it; empty means the whole table.
-	Table, Family string
+	// of it; empty means the whole table. View, instead, is a view of it.
+	Table, Family, View string
 }
 
 // Append encodes the parameters.
 func (r *GrantRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
-	for _, s := range []string{r.Table, r.Family} {
+	for _, s := range []string{r.Table, r.Family, r.View} {
 		if s != "" {
 			n++
 		}
@@ -54,6 +54,7 @@ func (r *GrantRequest) Append(e *wire.Encoder) {
 	r.Options.append(e, n)
 	appendText(e, "table", r.Table)
 	appendText(e, "family", r.Family)
+	appendText(e, "view", r.View)
 }
 
 func appendText(e *wire.Encoder, key, s string) {
@@ -78,6 +79,8 @@ func (r *GrantRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Table = textOption(d, "table")
 	case "family":
 		r.Family = textOption(d, "family")
+	case "view":
+		r.View = textOption(d, "view")
 	default:
 		return false
 	}
@@ -130,10 +133,12 @@ type GrantInfo struct {
 	Table, Family string
 	// Rights is a comma-separated list.
 	Rights string
+	// View is the name of the view of the table that the grant is on; empty for other grants.
+	View string
 }
 
 func (g *GrantInfo) fields() fields {
-	return fields{{"principal", &g.Principal}, {"table", &g.Table}, {"family", &g.Family}, {"rights", &g.Rights}}
+	return fields{{"principal", &g.Principal}, {"table", &g.Table}, {"family", &g.Family}, {"rights", &g.Rights}, {"view", &g.View}}
 }
 
 // grantsMax is the maximum number of grants that a client decodes.

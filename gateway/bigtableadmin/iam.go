@@ -95,7 +95,7 @@ func grantsOf(ctx context.Context, g Grants, tableID string) (map[string]rights,
 	}
 	held := map[string]rights{}
 	for _, grant := range all {
-		if grant.Table == tableID && grant.Family == "" {
+		if grant.Table == tableID && grant.Family == "" && grant.View == "" {
 			held[grant.Principal] = (held[grant.Principal] | parseRights(grant.Rights)).least()
 		}
 	}
@@ -272,7 +272,7 @@ func (s *Service) TestIamPermissions(ctx context.Context, req *iampb.TestIamPerm
 // rightsOn returns the rights on a table that grants give, with those that they imply.
 func rightsOn(grants []client.Grant, tableID string) (r rights) {
 	for _, g := range grants {
-		if g.Family == "" && (g.Table == "" || g.Table == tableID) {
+		if g.Family == "" && g.View == "" && (g.Table == "" || g.Table == tableID) {
 			r |= parseRights(g.Rights)
 		}
 	}

@@ -26,12 +26,13 @@ type User struct {
 	Disabled bool   `json:"disabled,omitempty"`
 }
 
-// Grant is a grant. An empty table means the cluster, an empty family the whole table.
+// Grant is a grant. An empty table means the cluster, an empty family and view the whole table.
 type Grant struct {
 	Principal string `json:"principal"`
 	Table     string `json:"table,omitempty"`
 	Family    string `json:"family,omitempty"`
 	Rights    string `json:"rights"`
+	View      string `json:"view,omitempty"`
 }
 
 // Quota is one bound of a quota of a table or user.
@@ -119,7 +120,7 @@ func (x *Access) Apply(ctx context.Context, c *client.Client) (Skipped, error) {
 	}
 	for _, g := range x.Grants {
 		if a.has(g.Principal, g.Table) {
-			if err := c.Grants().Add(ctx, client.Grant(g)); err != nil && !errors.Is(err, client.ErrNoFamily) {
+			if err := c.Grants().Add(ctx, client.Grant(g)); err != nil && !errors.Is(err, client.ErrNoFamily) && !errors.Is(err, table.ErrNoView) {
 				return a.skipped, fmt.Errorf("grant %s to %q: %w", g.Rights, g.Principal, err)
 			}
 		}

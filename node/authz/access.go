@@ -23,8 +23,9 @@ type Access struct {
 	z             *Authorizer
 	caller        *Subject
 	method, table string
-	now           bool // must not wait
-	begun         int  // times that the operation has begun
+	part          string // the name of the view to which the request is confined; empty for the whole table
+	now           bool   // must not wait
+	begun         int    // times that the operation has begun
 	trace         *trace.Record
 
 	// Since Begin: the ticket of the last check of rights, the view used, and whether rights changed between two checks.
@@ -49,14 +50,14 @@ const begunMax = 8
 // accesses has unused accesses, so that a request allocates none.
 var accesses = sync.Pool{New: func() any { return new(Access) }}
 
-// Access returns what a call may do with a table. Release it with Release when no operation uses it.
-func (z *Authorizer) Access(c *rpc.Call, name string) *Access {
+// Access returns what a call may do with a table, or with the part of it in a view. Release it with Release when no operation uses it.
+func (z *Authorizer) Access(c *rpc.Call, name, view string) *Access {
 	caller := SubjectOf(c)
-	if !caller.Restricted() {
+	if !caller.Restricted() && view == "" {
 		return nil
 	}
 	a := accesses.Get().(*Access)
-	a.z, a.caller, a.method, a.table, a.trace = z, caller, c.Method(), name, c.Trace()
+	a.z, a.caller, a.method, a.table, a.part, a.trace = z, caller, c.Method(), name, view, c.Trace()
 	return a
 }
 
@@ -106,6 +107,9 @@ func (a *Access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
 		return nil, a.z.Rights.Recode(acl.ErrUncertain)
 	}
+	if !a.caller.Restricted() {
+		return a.within(acl.Unrestricted(s))
+	}
 	v, t := a.z.Rights.ViewNow(a.caller, s)
 	if v == nil {
 		if a.now {
@@ -120,16 +124,32 @@ func (a *Access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 		}
 	}
 	a.note(t)
+	return a.within(v)
+}
+
+// within returns v, or what it has in the view of the request, as what the operation uses.
+func (a *Access) within(v *acl.View) (*acl.View, error) {
 	a.view = v
 	if v.CheckSeen() != nil {
 		return nil, namespace.NoSuchTable(a.table)
 	}
-	return v, nil
+	if a.part == "" {
+		return v, nil
+	}
+	in, err := v.In(a.part)
+	if err != nil {
+		return nil, err
+	}
+	a.view = in
+	return in, nil
 }
 
 // Read implements tablet.Access.
 func (a *Access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
 	if s.ID == metadata.TableID {
+		if a.part != "" {
+			return tablet.Visibility{}, &table.NoViewError{Table: metadata.Name, View: a.part}
+		}
 		return a.readMetadata(ctx, s)
 	}
 	v, err := a.look(ctx, s)
@@ -140,20 +160,42 @@ func (a *Access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, 
 		return tablet.Visibility{}, err
 	}
 	a.reads = true
+	if part := v.Part(); part != nil {
+		return visibleIn(part, v, s), nil
+	}
 	if v.ReadsAll() {
 		return tablet.Visibility{}, nil
 	}
 	return tablet.Visibility{Families: v.ReadMask()}, nil
 }
 
+// visibleIn returns what is visible of a table in one of its views.
+func visibleIn(part *table.View, v *acl.View, s *table.Schema) tablet.Visibility {
+	families := make([]*table.ViewFamily, len(s.Families))
+	for i := range s.Families {
+		families[i] = part.Family(s.Families[i].Name)
+	}
+	return tablet.Visibility{
+		Families: v.ReadMask(), Next: part.NextRow,
+		Row:    func(key []byte) (bool, error) { return part.HasRow(key), nil },
+		Column: func(family int, qualifier []byte) bool { return families[family].HasColumn(qualifier) },
+	}
+}
+
 // MayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
 // again. Errors: api.ErrNoTable, *api.PermissionError, those of Rights.View.
 func (a *Access) MayRead(ctx context.Context) error {
+	if !a.caller.Restricted() {
+		return nil
+	}
 	if a.table == metadata.Name { // every principal sees some of it
 		_, err := a.z.Rights.Known(ctx, a.caller)
 		return err
 	}
 	v, _, err := a.z.SeeTable(ctx, a.caller, a.table)
+	if err == nil && a.part != "" {
+		v, err = v.In(a.part)
+	}
 	if err != nil {
 		return err
 	}
@@ -211,7 +253,10 @@ func (a *Access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 	if err := rm.Validate(v.Visible(), a.z.Limits); err != nil {
 		return nil, err
 	}
-	if rm, err = v.Restrict(rm); err != nil {
+	if err = v.CheckPart(rm); err == nil {
+		rm, err = v.Restrict(rm)
+	}
+	if err != nil {
 		return nil, a.refused(ElementPermission(err))
 	}
 	for i := range rm.Mutations {
@@ -228,7 +273,7 @@ func (a *Access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 }
 
 // Modify implements tablet.Access.
-func (a *Access) Modify(s *table.Schema, rules []table.Rule) error {
+func (a *Access) Modify(s *table.Schema, row []byte, rules []table.Rule) error {
 	v, err := a.look(context.Background(), s)
 	if err != nil {
 		return err
@@ -236,7 +281,10 @@ func (a *Access) Modify(s *table.Schema, rules []table.Rule) error {
 	for i := range rules {
 		err := rules[i].Validate(v.Visible(), a.z.Limits)
 		if err == nil {
-			err = ElementPermission(v.CheckModify(rules[i].Family))
+			if err = v.CheckModify(rules[i].Family); err == nil {
+				err = v.CheckPartColumn(row, rules[i].Family, rules[i].Qualifier)
+			}
+			err = ElementPermission(err)
 		}
 		if err != nil {
 			return a.refused(&table.ElementError{What: "rule", Index: i, Err: err})
@@ -261,7 +309,7 @@ func (a *Access) auditRefusal(err error) error {
 		denied = permission(at)
 		err = denied
 	}
-	if denied != nil || errors.As(err, &denied) {
+	if (denied != nil || errors.As(err, &denied)) && a.caller.Restricted() {
 		a.z.Audit.Refused(a.caller, a.method, "table "+a.table, err)
 	}
 	return err
@@ -278,8 +326,13 @@ func (a *Access) Settle(ctx context.Context) error {
 	}
 	old, wrote := a.view, len(a.writes) > 0
 	v, _, err := a.z.Rights.View(ctx, a.caller, old.Schema())
+	if err == nil && a.part != "" {
+		v, err = a.stillWithin(v)
+	}
 	switch {
 	case err == nil:
+	case errors.Is(err, api.ErrPermission): // no right within the view is left
+		return a.refused(err)
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
 		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
 	case wrote:
@@ -303,6 +356,15 @@ func (a *Access) Settle(ctx context.Context) error {
 	return nil
 }
 
+// stillWithin returns what v has in the view of the request, after rights have changed.
+func (a *Access) stillWithin(v *acl.View) (*acl.View, error) {
+	in, err := v.In(a.part)
+	if err != nil { // all rights on it are lost
+		err = &api.PermissionError{Table: a.table, Executed: len(a.writes) > 0, Text: err.Error()}
+	}
+	return in, err
+}
+
 // CheckTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of Rights.View.
 func (a *Access) CheckTable(ctx context.Context) error {
 	s, _, err := namespace.ReadSchema(ctx, a.z.Meta.Current(), a.table)
@@ -311,6 +373,9 @@ func (a *Access) CheckTable(ctx context.Context) error {
 			return err
 		}
 		return a.z.Rights.Recode(err)
+	}
+	if !a.caller.Restricted() {
+		return nil
 	}
 	v, _, err := a.z.Rights.View(ctx, a.caller, s)
 	if err == nil && v.CheckSeen() != nil {

@@ -140,7 +140,7 @@ func TestAccessWrites(t *testing.T) {
 	}{
 		{"ann", "g", nil}, {"dave", "f", nil}, {"carl", "f", api.ErrPermission}, {"bob", "f", api.ErrPermission}, {"dave", "g", table.ErrNoFamily}, {"eve", "f", api.ErrNoTable},
 	} {
-		err := begin(g.access(c.user, "t")).Modify(s, []table.Rule{{Op: table.RuleIncrement, Family: c.family, Qualifier: []byte("q"), Amount: 1}})
+		err := begin(g.access(c.user, "t")).Modify(s, []byte("r"), []table.Rule{{Op: table.RuleIncrement, Family: c.family, Qualifier: []byte("q"), Amount: 1}})
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s increments in %s: %v, want %v", c.user, c.family, err, c.want)
 		}
@@ -354,7 +354,7 @@ func TestAccessOfCall(t *testing.T) {
 	z := &Authorizer{}
 	var got *Access
 	s := authztest.Serve(t, rpc.ServerConfig{}, map[string]func(*rpc.Call){api.MethodRead: func(c *rpc.Call) {
-		got = z.Access(c, "t")
+		got = z.Access(c, "t", "")
 		c.Reply(nil)
 	}})
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ func (d *Service) readChanges(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	a := d.Authz.Access(c, r.Table)
+	a := d.Authz.Access(c, r.Table, r.View)
 	defer a.Release()
 	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 2}
 	defer memory.Release()

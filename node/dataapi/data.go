@@ -124,7 +124,7 @@ func (d *Service) mutateMetered(c *rpc.Call, r *api.MutateRequest, m quotas.Mete
 			return
 		}
 	}
-	a := d.Authz.Access(c, name)
+	a := d.Authz.Access(c, name, r.View)
 	done := func(timestamp int64, err error) {
 		if a != nil && err == nil && !a.Holds() {
 			go d.settleMutate(c, a, timestamp) // the caller must not wait
@@ -178,7 +178,7 @@ func (d *Service) mutateRows(c *rpc.Call) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
-	k := &rowsCall{d: d, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: d.Quotas.Meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
+	k := &rowsCall{d: d, c: c, table: r.Table, view: r.View, id: r.TableID, rows: r.Rows, m: d.Quotas.Meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
 	k.left.Store(int64(len(r.Rows)) + 1)
 	if err := k.m.TakeRows(r.Rows, func(i int, err error) { k.outcomes[i].err = err }); err != nil {
 		k.refused.Store(&err)
@@ -194,6 +194,7 @@ type rowsCall struct {
 	d        *Service
 	c        *rpc.Call
 	table    string
+	view     string // to which the call is confined; empty for the whole table
 	id       uint64 // of the table; 0: the table that has the name
 	rows     []table.RowMutation
 	m        quotas.Metered
@@ -215,7 +216,7 @@ type rowOutcome struct {
 // begin starts the mutation of a row, unless it has an outcome.
 func (k *rowsCall) begin(i int) {
 	o := &k.outcomes[i]
-	o.access = k.d.Authz.Access(k.c, k.table)
+	o.access = k.d.Authz.Access(k.c, k.table, k.view)
 	switch refused := k.refused.Load(); {
 	case o.err != nil: // over quota
 	case k.c.Expired():
@@ -277,13 +278,13 @@ func (d *Service) checkAndMutate(c *rpc.Call) {
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
-	a := d.Authz.Access(c, r.Table)
+	a := d.Authz.Access(c, r.Table, r.View)
 	defer a.Release()
 	if metadata.IsSystem(r.Table) && (!r.System || a != nil) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
-	f, err := d.program(c, r.Table, r.Predicate)
+	f, err := d.program(c, r.Table, r.View, r.Predicate)
 	if err != nil {
 		reply.Fail(c, err)
 		return
@@ -320,7 +321,7 @@ func (d *Service) readModifyWrite(c *rpc.Call) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
-	a := d.Authz.Access(c, r.Table)
+	a := d.Authz.Access(c, r.Table, r.View)
 	defer a.Release()
 	m := d.Quotas.Meter(c, r.Table, true)
 	if err := m.TakeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data

@@ -26,14 +26,14 @@ const (
 
 // program returns the compiled filter of a call, or nil for none. A costly filter is compiled in a turn of the user, if the caller may read
 // the table. Errors: those of filterCache.compile, access.mayRead, turns.Take.
-func (d *Service) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
+func (d *Service) program(c *rpc.Call, name, view string, coded []byte) (*table.Program, error) {
 	if len(coded) == 0 {
 		return nil, nil
 	}
 	if p := d.filters.get(coded); p != nil {
 		return p, nil
 	}
-	if a := d.Authz.Access(c, name); a != nil {
+	if a := d.Authz.Access(c, name, view); a != nil {
 		defer a.Release()
 		if err := a.MayRead(c.Context()); err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ func (d *Service) read(c *rpc.Call) {
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
-	f, err := d.program(c, r.Table, r.Filter)
+	f, err := d.program(c, r.Table, r.View, r.Filter)
 	if err != nil {
 		reply.Fail(c, err)
 		return
@@ -35,12 +35,13 @@ func (d *Service) read(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	d.answerRow(c, rowRead{r.Table, r.TableID, r.Row, r.RowBytes}, f, m, false)
+	d.answerRow(c, rowRead{r.Table, r.View, r.TableID, r.Row, r.RowBytes}, f, m, false)
 }
 
 // rowRead is the read of one row.
 type rowRead struct {
 	table string
+	view  string // to which the read is confined; empty for the whole table
 	id    uint64 // of the table; 0: any
 	row   []byte
 	bytes int64 // api.ReadRequest.RowBytes
@@ -48,7 +49,7 @@ type rowRead struct {
 
 // answerRow answers with a row, or with an array of this row.
 func (d *Service) answerRow(c *rpc.Call, r rowRead, f *table.Program, m quotas.Metered, inArray bool) {
-	a := d.Authz.Access(c, r.table)
+	a := d.Authz.Access(c, r.table, r.view)
 	defer a.Release()
 	answered := false
 	ctx := timing.ClockContext{Context: context.Background(), Until: c.Deadline()}
@@ -120,7 +121,7 @@ func (d *Service) readRows(c *rpc.Call) {
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
-	f, err := d.program(c, r.Table, r.Filter)
+	f, err := d.program(c, r.Table, r.View, r.Filter)
 	if err != nil {
 		reply.Fail(c, err)
 		return
@@ -131,10 +132,10 @@ func (d *Service) readRows(c *rpc.Call) {
 		return
 	}
 	if len(r.Rows) == 1 { // its size is known before it is encoded
-		d.answerRow(c, rowRead{r.Table, r.TableID, r.Rows[0], r.RowBytes}, f, m, true)
+		d.answerRow(c, rowRead{r.Table, r.View, r.TableID, r.Rows[0], r.RowBytes}, f, m, true)
 		return
 	}
-	a := d.Authz.Access(c, r.Table)
+	a := d.Authz.Access(c, r.Table, r.View)
 	defer a.Release()
 	if err := d.answerRows(c, a, &r, f, m); err != nil {
 		m.Refund(err, quota.ReadOps, int64(len(r.Rows)), 0)

@@ -22,6 +22,7 @@ import (
 type scan struct {
 	table      string
 	id         uint64 // of the table; 0: the one found by the first batch
+	view       string // to which the scan is confined; empty for the whole table
 	rg         tablet.Range
 	filter     *table.Program
 	left       int64 // rows; math.MaxInt64 is no limit
@@ -42,7 +43,7 @@ func newScan(r *api.ScanOpenRequest, owner string) *scan {
 	start, end, empty := r.Range()
 	start = bytes.Clone(start)
 	s := &scan{
-		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts, stats: r.Stats, rowBytes: r.RowBytes,
+		table: r.Table, id: r.TableID, view: r.View, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts, stats: r.Stats, rowBytes: r.RowBytes,
 		rg: tablet.Range{Start: start, Reversed: r.Reversed, Rows: r.Rows}, owner: owner,
 	}
 	if len(end) > 0 {
@@ -69,7 +70,7 @@ func (d *Service) scanOpen(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	if s.filter, err = d.program(c, r.Table, r.Filter); err == nil {
+	if s.filter, err = d.program(c, r.Table, r.View, r.Filter); err == nil {
 		err = d.cursors.weigh(cur)
 	}
 	if err != nil {
@@ -82,7 +83,7 @@ func (d *Service) scanOpen(c *rpc.Call) {
 
 // bytes returns the memory of an open scan without its filter, which scans share.
 func (s *scan) bytes() int64 {
-	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End)) + s.rg.Rows.Bytes()
+	b := cursorOverhead + int64(len(s.table)+len(s.view)+cap(s.rg.Start)+cap(s.rg.End)) + s.rg.Rows.Bytes()
 	if at := s.rg.Next(); cap(s.resume) > 0 && (cap(at) == 0 || &s.resume[:1][0] != &at[:1][0]) {
 		b += int64(cap(s.resume))
 	}
@@ -137,7 +138,7 @@ func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
-	a := d.Authz.Access(c, s.table)
+	a := d.Authz.Access(c, s.table, s.view)
 	defer a.Release()
 	b, err := d.readBatch(c, a, s, e, size, &memory)
 	for err == results.ErrMoreMemory { // for the first row

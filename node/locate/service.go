@@ -138,7 +138,7 @@ func (s *Service) sampleRowKeys(c *rpc.Call) {
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, s.Limits), &r.Options) {
 		return
 	}
-	sizes, err := s.seesSizes(c, r.Table)
+	sizes, err := s.seesSizes(c, r.Table, r.View)
 	if err != nil {
 		reply.Fail(c, err)
 		return
@@ -167,9 +167,11 @@ func (s *Service) sampleRowKeys(c *rpc.Call) {
 
 // seesSizes reports whether the caller, which must have the right to read the table, may see the sizes of its tablets. Without the right to
 // read all of the table, they would reveal the size of what it may not read.
-func (s *Service) seesSizes(c *rpc.Call, name string) (bool, error) {
+func (s *Service) seesSizes(c *rpc.Call, name, view string) (bool, error) {
 	caller := authz.SubjectOf(c)
 	switch {
+	case view != "":
+		return false, s.mayReadView(c, name, view)
 	case !caller.Restricted():
 		return true, nil
 	case name == metadata.Name:
@@ -181,6 +183,24 @@ func (s *Service) seesSizes(c *rpc.Call, name string) (bool, error) {
 		return false, err
 	}
 	return v.ReadsAll(), authz.ElementPermission(v.CheckRead())
+}
+
+// mayReadView returns nil if the table has the view and the caller may read it. Errors: api.ErrNoTable, table.ErrNoView, *api.PermissionError, those of Rights.View.
+func (s *Service) mayReadView(c *rpc.Call, name, view string) error {
+	schema, err := s.Authz.SchemaFor(c.Context(), name)
+	if err != nil {
+		return err
+	}
+	v := acl.Unrestricted(schema)
+	if caller := authz.SubjectOf(c); caller.Restricted() {
+		if v, _, err = s.Authz.SeeTable(c.Context(), caller, name); err != nil {
+			return err
+		}
+	}
+	if v, err = v.In(view); err != nil {
+		return err
+	}
+	return authz.ElementPermission(v.CheckRead())
 }
 
 // samplesOf returns a sample for each tablet, from the one with the row start to the one before a gap.

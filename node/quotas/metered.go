@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"
 )
 
@@ -85,14 +86,14 @@ func (qs *Service) mayUse(c *rpc.Call, caller *authz.Subject, name string, write
 		}
 	}
 	if !write {
-		return v.CheckSeen() == nil && v.CheckRead() == nil, v.SeesAll(), true
+		return v.CheckSeen() == nil && (v.CheckRead() == nil || v.UsesViews(acl.Read)), v.SeesAll(), true
 	}
 	for i := range s.Families {
 		if v.CanWrite(s.Families[i].Name) {
 			return true, v.SeesAll(), true
 		}
 	}
-	return false, false, true
+	return v.UsesViews(acl.Write), false, true
 }
 
 // None reports whether nothing is charged.

@@ -68,6 +68,8 @@ func grantText(r *api.GrantRequest) string {
 	switch {
 	case r.Table == "":
 		return s + "the cluster"
+	case r.View != "":
+		return s + "view " + r.View + " of table " + r.Table
 	case r.Family == "":
 		return s + "table " + r.Table
 	}
@@ -80,8 +82,13 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 	if err != nil {
 		return reply.BadRequest(err)
 	}
-	if r.Table == "" && r.Family != "" {
-		return reply.BadRequest(errors.New("a family without a table"))
+	switch {
+	case r.Table == "" && r.Family+r.View != "":
+		return reply.BadRequest(errors.New("a family or view without a table"))
+	case r.Family != "" && r.View != "":
+		return reply.BadRequest(errors.New("a grant is on a family or on a view"))
+	case r.View != "" && rights&^(acl.Read|acl.Write) != 0:
+		return reply.BadRequest(errors.New("on a view, rights are read and write"))
 	}
 	return acc.changeRights(ctx, authz.ChangeRequest{Caller: caller, Method: method, Name: r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
@@ -114,7 +121,7 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 	})
 }
 
-// grantTarget returns the current schema of the table in a request, and sets the family of g; nil for the cluster.
+// grantTarget returns the current schema of the table in a request, and sets the family or view of g; nil for the cluster.
 func (acc *Service) grantTarget(ctx context.Context, r *api.GrantRequest, g *acl.Grant) (*table.Schema, error) {
 	if r.Table == "" {
 		return nil, nil
@@ -129,6 +136,13 @@ func (acc *Service) grantTarget(ctx context.Context, r *api.GrantRequest, g *acl
 			return nil, &table.NoFamilyError{Table: s.Name, Family: r.Family}
 		}
 		g.Family = f.ID
+	}
+	if r.View != "" {
+		v := s.View(r.View)
+		if v == nil {
+			return nil, &table.NoViewError{Table: s.Name, View: r.View}
+		}
+		g.Family = v.ID
 	}
 	return s, nil
 }
@@ -183,7 +197,7 @@ func (acc *Service) grantsOn(ctx context.Context, s *table.Schema, wanted func(p
 		}
 	}
 	slices.SortStableFunc(all, func(a, b api.GrantInfo) int {
-		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Family, b.Family))
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Family, b.Family), cmp.Compare(a.View, b.View))
 	})
 	return all, nil
 }
@@ -210,6 +224,11 @@ func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
 	for _, f := range s.Families {
 		if f.ID == g.Family {
 			i.Family = f.Name
+		}
+	}
+	for _, v := range s.Views {
+		if v.ID == g.Family {
+			i.View = v.Name
 		}
 	}
 	return i

@@ -79,4 +79,6 @@
 //	    returned earlier (I12).
 //	AC4. If rights are unknown, nothing is allowed.
 //	AC5. Checking a cell against a view does not allocate.
+//	AC6. Within a view of the table (In), no answer depends on rows and columns that the view does not have, and nothing else can be
+//	    changed. A right on a view gives none on the table.
 package acl

@@ -39,9 +39,13 @@ type DeniedError struct {
 	Right     Rights
 	Table     string // empty for the cluster
 	Family    string // empty for the table as a whole
+	View      string // if set, the request is about what this view does not have
 }
 
 func (e *DeniedError) Error() string {
+	if e.View != "" {
+		return fmt.Sprintf("row or column is outside of view %q of table %q, or a deletion covers more than the view", e.View, e.Table)
+	}
 	where := "the cluster"
 	if e.Table != "" {
 		where = fmt.Sprintf("table %q", e.Table)

@@ -25,7 +25,7 @@ const GrantsMax = 3000
 type Grant struct {
 	// Principal is a name, or Everyone.
 	Principal string
-	// Family is the id of a column family, or 0 for all present and future families.
+	// Family is the id of a column family or of a view of the table, or 0 for all present and future families.
 	Family uint32
 	Rights Rights
 }
@@ -108,10 +108,11 @@ func (p *Policy) Forget(principal string) *Policy {
 	return p.filter(func(g Grant) bool { return g.Principal != principal })
 }
 
-// Prune returns the policy without grants on families that the table no longer has.
+// Prune returns the policy without grants on families and views that the table no longer has.
 func (p *Policy) Prune(s *table.Schema) *Policy {
 	return p.filter(func(g Grant) bool {
-		return g.Family == 0 || slices.ContainsFunc(s.Families, func(f table.Family) bool { return f.ID == g.Family })
+		return g.Family == 0 || slices.ContainsFunc(s.Families, func(f table.Family) bool { return f.ID == g.Family }) ||
+			slices.ContainsFunc(s.Views, func(v table.View) bool { return v.ID == g.Family })
 	})
 }
 

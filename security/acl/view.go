@@ -30,6 +30,8 @@ func (m Mask) Len() int {
 // View is a table as visible to one principal: the rights of all grants combined, in a form that is
 // cheap to check for each cell. It is immutable and belongs to one version of the schema.
 //
+// A right on a view of the table makes the table visible, without any family. In returns what the principal has within a view.
+//
 // A family on which the principal has no right is hidden. It is not in the Visible schema, and its
 // cells are in no read, filter or predicate. Naming it gives the same error as a family that does
 // not exist. A table on which the principal has no right, nor on any of its families, is ErrHidden.
@@ -45,6 +47,10 @@ type View struct {
 	readsAll, seesAll bool
 	// unwritable is a family that is visible but not writable; empty if there is none.
 	unwritable string
+	// views are the rights on views of the table, by their ids; nil if there are none. They give no right on the table itself.
+	views map[uint32]Rights
+	// part is the view of the table to which this one is confined (In); nil for the whole table.
+	part *table.View
 }
 
 // NewView compiles a view of a table from the grants on the cluster and on the table. Either may be
@@ -62,6 +68,14 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 				byFamily[g.Family] |= g.Rights
 			}
 		})
+	}
+	for i := range s.Views {
+		if r := byFamily[s.Views[i].ID].implied(); r != 0 {
+			if v.views == nil {
+				v.views = map[uint32]Rights{}
+			}
+			v.views[s.Views[i].ID] = r
+		}
 	}
 	words := (len(s.Families) + 63) / 64
 	v.seen, v.read, v.write = make(Mask, words), make(Mask, words), make(Mask, words)
@@ -90,7 +104,19 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 		}
 		v.visible.Groups = usedGroups(s, v.visible.Families)
 	}
+	if v.tableRights == 0 && len(s.Views) > 0 {
+		v.hideViews()
+	}
 	return v
+}
+
+// hideViews removes the views on which the principal has no right from the visible schema.
+func (v *View) hideViews() {
+	v.visible = v.visible.Clone()
+	v.visible.Views = slices.DeleteFunc(v.visible.Views, func(p table.View) bool { return v.views[p.ID] == 0 })
+	for i := range v.visible.Views {
+		v.visible.NextFamilyID = max(v.visible.NextFamilyID, v.visible.Views[i].ID+1)
+	}
 }
 
 // families returns the families of s that are in the set.
@@ -105,7 +131,9 @@ func (m Mask) families(s *table.Schema) []table.Family {
 }
 
 // hidden reports whether the whole table is hidden from the principal.
-func (v *View) hidden() bool { return v.tableRights == 0 && len(v.visible.Families) == 0 }
+func (v *View) hidden() bool {
+	return v.tableRights == 0 && len(v.visible.Families) == 0 && len(v.views) == 0
+}
 
 // indexOf returns the index of a family in the schema, or -1 if the family is not visible.
 func (v *View) indexOf(family string) int {

@@ -17,12 +17,13 @@ func aclCommand(a *cli.App) *cobra.Command {
 		Short: "Grant, revoke and list rights on tables and families",
 		Long: `Grant, revoke and list rights. The rights are read, write and admin; admin implies the
 other two. A right applies to the cluster and so to all tables, to a table with all its
-families, or to one family. The right monitor applies to the cluster only: it gives
+families, to one family, or to a view of a table (TABLE/VIEW). The right monitor applies to the cluster only: it gives
 access to status, metrics and profiles, and to no table.
 
 A user without a right on a table or family cannot see that it exists.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant ann read webtable:anchor
+  stele acl grant ann read webtable/cnn
   stele acl list webtable`,
 		Args: cli.UnknownCommand,
 		RunE: cli.RequireSubcommand,
@@ -31,7 +32,7 @@ A user without a right on a table or family cannot see that it exists.`,
 	return cmd
 }
 
-// grantOf parses USER, RIGHTS and the scope of a grant: TABLE, TABLE:FAMILY, or none for the cluster.
+// grantOf parses USER, RIGHTS and the scope of a grant: TABLE, TABLE:FAMILY, TABLE/VIEW, or none for the cluster.
 func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 	g = client.Grant{Principal: args[0], Rights: args[1]}
 	rights, err := acl.ParseRights(g.Rights)
@@ -42,6 +43,9 @@ func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 		var named bool
 		if g.Table, g.Family, named = strings.Cut(args[2], ":"); named && g.Family == "" {
 			return g, cli.Usagef("omit the colon for the whole table", "%q has no family after the colon", args[2])
+		}
+		if g.Table, g.View, named = strings.Cut(g.Table, "/"); named && g.View == "" {
+			return g, cli.Usagef("omit the slash for the whole table", "%q has no view after the slash", args[2])
 		}
 	}
 	switch {
@@ -60,6 +64,8 @@ func grantPlace(g *client.Grant) string {
 	switch {
 	case g.Table == "":
 		return "the cluster"
+	case g.View != "":
+		return "view " + cli.EscapeText(g.View) + " of table " + cli.EscapeText(g.Table)
 	case g.Family == "":
 		return "table " + cli.EscapeText(g.Table)
 	}
@@ -67,7 +73,7 @@ func grantPlace(g *client.Grant) string {
 }
 
 const aclRevokeLong = `Revoke rights from a user. Only the grant with exactly this scope changes: the family,
-the table or the cluster. When the command returns, no node serves a request by the
+the view, the table or the cluster. When the command returns, no node serves a request by the
 revoked rights. If the outcome is unknown, retry.`
 
 const aclRevokeExample = `  stele acl revoke ann write webtable
@@ -85,7 +91,7 @@ const aclGrantExample = `  stele acl grant ann read,write webtable
 func aclChangeCommand(a *cli.App, grant bool) *cobra.Command {
 	cluster := false
 	cmd := &cobra.Command{
-		Use:     "grant USER RIGHTS [TABLE[:FAMILY]]",
+		Use:     "grant USER RIGHTS [TABLE[:FAMILY|/VIEW]]",
 		Short:   "Grant rights to a user",
 		Long:    aclGrantLong,
 		Example: aclGrantExample,
@@ -93,7 +99,7 @@ func aclChangeCommand(a *cli.App, grant bool) *cobra.Command {
 	}
 	do, done := client.Grants.Add, "%[1]s has %[2]s on %[3]s"
 	if !grant {
-		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY]]", "Revoke rights from a user"
+		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY|/VIEW]]", "Revoke rights from a user"
 		cmd.Long, cmd.Example = aclRevokeLong, aclRevokeExample
 		do, done = client.Grants.Revoke, "revoked from %[1]s: %[2]s on %[3]s"
 	}
@@ -149,6 +155,15 @@ type grantJSON struct {
 	Rights []string `json:"rights"`
 	Table  string   `json:"table,omitempty"`
 	Family string   `json:"family,omitempty"`
+	View   string   `json:"view,omitempty"`
+}
+
+// tableOf returns the table of a grant, or the view of one, for a grid.
+func tableOf(g *client.Grant) string {
+	if g.View != "" {
+		return g.Table + "/" + g.View
+	}
+	return cli.OrElse(g.Table, "(cluster)")
 }
 
 // printGrants prints a row for each grant.
@@ -156,12 +171,12 @@ func printGrants(a *cli.App, all []client.Grant) error {
 	g := cli.NewGrid("USER", "RIGHTS", "TABLE", "FAMILY")
 	for _, x := range all {
 		if a.JSON {
-			if err := a.PrintJSON(grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family}); err != nil {
+			if err := a.PrintJSON(grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family, x.View}); err != nil {
 				return err
 			}
 			continue
 		}
-		g.Add(x.Principal, x.Rights, cli.OrElse(x.Table, "(cluster)"), cli.OrElse(x.Family, "-"))
+		g.Add(x.Principal, x.Rights, tableOf(&x), cli.OrElse(x.Family, "-"))
 	}
 	return a.Print(g)
 }

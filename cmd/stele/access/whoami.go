@@ -51,8 +51,8 @@ func printWhoami(a *cli.App, me *client.Whoami) error {
 	}
 	g := cli.NewGrid("RIGHTS", "TABLE", "FAMILY", "AS")
 	for _, x := range me.Grants {
-		j.Grants = append(j.Grants, grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family})
-		g.Add(x.Rights, cli.OrElse(x.Table, "(cluster)"), cli.OrElse(x.Family, "-"), x.Principal)
+		j.Grants = append(j.Grants, grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family, x.View})
+		g.Add(x.Rights, tableOf(&x), cli.OrElse(x.Family, "-"), x.Principal)
 	}
 	if a.JSON {
 		return a.PrintJSON(j)
