@@ -142,6 +142,11 @@ func TestHotTablets(t *testing.T) {
 		}
 		return ops, l
 	}
+	for i := range f.nodes { // each knows all nodes soon after the start
+		for _, l := hot(f.client(i), client.HotTabletsRequest{}); l.Ops < 150; _, l = hot(f.client(i), client.HotTabletsRequest{}) {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
 	ops, l := hot(admin, client.HotTabletsRequest{})
 	if !slices.Equal(ops, []int64{60, 40, 30, 20}) || l.Ops != 150 || string(l.Tablets[0].End) != "row2" || l.Tablets[1].Table != "u" || string(l.Tablets[2].Start) != "row2" {
 		t.Errorf("%v of %d: %+v", ops, l.Ops, l.Tablets)

@@ -143,8 +143,8 @@ func TestViewCodec(t *testing.T) {
 	if err != nil || !got.Equal(s) || !got.Views[0].Protected || got.Views[0].ID != s.Views[0].ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if !strings.Contains(string(b), "\xa6format\x06") {
-		t.Errorf("the format of a schema with views is not 6: %q", b)
+	if !strings.Contains(string(b), "\xa6format\x07") {
+		t.Errorf("the format of a schema with views is not 7: %q", b)
 	}
 	s.Views[0].ID = 1
 	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, s) }))
