@@ -17,8 +17,8 @@ func aclCommand(a *cli.App) *cobra.Command {
 		Short: "Grant, revoke and list rights on tables and families",
 		Long: `Grant, revoke and list rights. The rights are read, write and admin; admin implies the
 other two. A right applies to the cluster and so to all tables, to a table with all its
-families, to one family, or to a view of a table (TABLE/VIEW). The right monitor applies to the cluster only: it gives
-access to status, metrics and profiles, and to no table.
+families, to one family, or to a view of a table (TABLE/VIEW). The right monitor applies
+to the cluster only: it gives access to status, metrics and profiles, and to no table.
 
 A user without a right on a table or family cannot see that it exists.`,
 		Example: `  stele acl grant ann read,write webtable
@@ -73,8 +73,8 @@ func grantPlace(g *client.Grant) string {
 }
 
 const aclRevokeLong = `Revoke rights from a user. Only the grant with exactly this scope changes: the family,
-the view, the table or the cluster. When the command returns, no node serves a request by the
-revoked rights. If the outcome is unknown, retry.`
+the view, the table or the cluster. When the command returns, no node serves a request
+by the revoked rights. If the outcome is unknown, retry.`
 
 const aclRevokeExample = `  stele acl revoke ann write webtable
   stele acl revoke ops admin --cluster`
