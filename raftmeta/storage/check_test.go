@@ -188,7 +188,7 @@ func TestLogCheckNewerCommand(t *testing.T) {
 	if err := s.SetUint64([]byte("CurrentTerm"), 3); err != nil {
 		t.Fatal(err)
 	}
-	for i, data := range []string{"\x94\x01\x02\xa2/a\xc0", "\x92\x01\x63", "\x92\x05\x01", "nonsense"} {
+	for i, data := range []string{"\x94\x01\x02\xa2/a\xc0", "\x92\x01\x63", "\x92\x06\x01", "nonsense"} {
 		if err := s.StoreLog(&raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: []byte(data)}); err != nil {
 			t.Fatal(err)
 		}
