@@ -70,7 +70,7 @@ class SecureTest(unittest.TestCase):
     def test_certificate(self):
         me = self.admin.call("whoami")
         self.assertEqual((me["kind"], me["name"], me["shown"]), ("principal", "admin", "certificate"))
-        self.assertIn({"principal": "admin", "table": "", "family": "", "rights": "admin"}, me["grants"])
+        self.assertIn({"principal": "admin", "table": "", "family": "", "rights": "admin", "view": ""}, me["grants"])
         self.assertEqual(self.admin.sock.version(), "TLSv1.3")
         row = self.admin.call("read", self.table, b"row")
         self.assertEqual([cell[0] for cell in row[1]], ["hidden", "shown"])
