@@ -330,10 +330,10 @@ func (as For) ReadChanges(ctx context.Context, tableName string, r ChangesReques
 		if err != nil || len(p.Changes) > 0 || !p.more && (waited || r.Wait <= 0) {
 			return p, err
 		}
+		p.Release()
 		if q.Next, q.Since = p.Next, 0; p.more {
 			continue // a page without changes is the last
 		}
-		p.Release()
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

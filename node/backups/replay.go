@@ -88,7 +88,7 @@ func (s *Service) checkReplay(ctx context.Context, p *replayPlan) (err error) {
 	if p.source, err = s.sourceOf(ctx, p.schema.ID); err != nil {
 		return fmt.Errorf("table %q of backup %s: %w", p.Table, p.From, err)
 	}
-	if p.source.ChangeRetention == 0 {
+	if p.source.ChangeRetention == 0 || p.schema.ChangeRetention == 0 {
 		return fmt.Errorf("table %q: %w: only a table that had one since the backup can be restored to a time", p.source.Name, api.ErrNoChangeStream)
 	}
 	tablets, last, err := p.tablets()
@@ -160,7 +160,7 @@ func (c *beginning) check(set *changes.Set, start, end []byte) error {
 	if seq, last := set.Floor(from, to); seq > c.redo {
 		return api.NewRestoreTimeError(api.RestoreNotKept, last+1)
 	}
-	if set.Forgotten > c.redo {
+	if set.Forgotten > 0 && set.Forgotten >= c.redo { // a clear has the number of the write before it, which the backup may have
 		return api.NewRestoreTimeError(api.RestoreNotKept, set.ForgottenTime+1)
 	}
 	return nil
