@@ -276,3 +276,21 @@ func TestChangesWithRedoPoint(t *testing.T) {
 		t.Error(problem)
 	}
 }
+
+// TestHiddenChangesReleaseMemory: pages that have only changes which the caller may not read hold no memory once the read ends.
+func TestHiddenChangesReleaseMemory(t *testing.T) {
+	e := newEnv(t, Config{MemtablesBytesMax: 256 << 20}, "f", "g", streamed)
+	for i := range 2*changesScanned/(2<<20) + 2 {
+		e.mustApply(fmt.Sprint("row", i), table.Set("g", []byte("q"), table.ServerTimestamp, make([]byte, 2<<20)))
+	}
+	for range 3 {
+		p, err := e.For(&script{visible: Visibility{Families: []uint64{1}}}).ReadChanges(t.Context(), testTable, ChangesRequest{Next: 1, Wait: time.Millisecond})
+		if err != nil || len(p.Changes) > 0 {
+			t.Fatalf("%d changes, %v", len(p.Changes), err)
+		}
+		p.Release()
+	}
+	if gate := e.Server.largeReads; !gate.TryReserve(gate.Total()) {
+		t.Error("memory for large reads is held")
+	}
+}
