@@ -67,8 +67,8 @@ func faultsOf(s *client.Status, whole *Cluster) (faults []string) {
 	return faults
 }
 
-// fullTables returns the number of tables whose quota of bytes is exhausted: their writes are rejected. A user who has used up their quota is
-// no fault of the cluster.
+// fullTables returns the number of tables whose quota of bytes is exhausted: their writes are rejected. An exhausted quota of
+// a user is no fault of the cluster.
 func (x *Cluster) fullTables() (n int64) {
 	for _, q := range x.UsedUp {
 		if q.Of == api.QuotaOfTable {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client"
@@ -14,22 +13,10 @@ import (
 // listErrors lists the requests that failed lately on all nodes that are alive. A node that does not answer is an error, after the others were
 // listed.
 func listErrors(ctx context.Context, a *cli.App, c *client.Client, limit int) error {
-	nodes, err := c.Nodes().List(ctx)
+	var all []health.NodeErrors
+	failed, err := eachSlow(ctx, c, func(n *client.NodeInfo, s *client.SlowRequests) { all = append(all, health.ErrorsOf(n, s)...) })
 	if err != nil {
 		return err
-	}
-	var all []health.NodeErrors
-	var failed error
-	for i := range nodes {
-		if nodes[i].State != api.NodeAlive {
-			continue
-		}
-		s, err := c.Nodes().SlowRequests(ctx, nodes[i].RPC)
-		if err != nil {
-			failed = fmt.Errorf("node %s: %w", health.NameOf(&nodes[i]), err)
-			continue
-		}
-		all = append(all, health.ErrorsOf(&nodes[i], s)...)
 	}
 	health.SortErrors(all)
 	if len(all) == 0 && failed != nil {

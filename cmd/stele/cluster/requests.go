@@ -66,26 +66,36 @@ func requestOf(n *client.NodeInfo, r client.SlowRequest) requestJSON {
 	return requestJSON{health.NameOf(n), r, cli.RowOf(string(r.Row)), r.Took.Seconds(), r.Waited.Seconds()}
 }
 
-// listRequests lists the slow requests of all nodes that are alive. A node that does not answer is an error, after the others were listed.
-func listRequests(ctx context.Context, a *cli.App, c *client.Client, limit int) error {
+// eachSlow calls do with the slow and failed requests of each node that is alive. failed is the error of the last node that does not answer.
+func eachSlow(ctx context.Context, c *client.Client, do func(n *client.NodeInfo, s *client.SlowRequests)) (failed, err error) {
 	nodes, err := c.Nodes().List(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var all []requestJSON
-	var failed error
 	for i := range nodes {
-		if nodes[i].State != api.NodeAlive {
+		n := &nodes[i]
+		if n.State != api.NodeAlive {
 			continue
 		}
-		s, err := c.Nodes().SlowRequests(ctx, nodes[i].RPC)
-		if err != nil {
-			failed = fmt.Errorf("node %s: %w", health.NameOf(&nodes[i]), err)
-			continue
+		if s, err := c.Nodes().SlowRequests(ctx, n.RPC); err != nil {
+			failed = fmt.Errorf("node %s: %w", health.NameOf(n), err)
+		} else {
+			do(n, s)
 		}
+	}
+	return failed, nil
+}
+
+// listRequests lists the slow requests of all nodes that are alive. A node that does not answer is an error, after the others were listed.
+func listRequests(ctx context.Context, a *cli.App, c *client.Client, limit int) error {
+	var all []requestJSON
+	failed, err := eachSlow(ctx, c, func(n *client.NodeInfo, s *client.SlowRequests) {
 		for _, r := range s.Requests {
-			all = append(all, requestOf(&nodes[i], r))
+			all = append(all, requestOf(n, r))
 		}
+	})
+	if err != nil {
+		return err
 	}
 	slices.SortFunc(all, func(x, y requestJSON) int { return int(y.EndMS - x.EndMS) })
 	if len(all) == 0 && failed != nil { // there may be some

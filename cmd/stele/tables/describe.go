@@ -157,7 +157,7 @@ func printTableOnly(a *cli.App, info *client.TableInfo) error {
 		t := &info.Tablets[i]
 		tablets.Add(cli.Count(t.ID), t.Node, cli.OrElse(string(t.Start), "(first)"), cli.OrElse(string(t.End), "(last)"))
 	}
-	fmt.Fprintf(a.Out, "table %s: %s; only its administrators and users who may read the cluster see sizes\n\n", info.Schema.Name, cli.Plural(int64(len(info.Tablets)), "tablet"))
+	fmt.Fprintf(a.Out, "table %s: %s; only administrators of the table and users with the right read on the cluster see sizes\n\n", info.Schema.Name, cli.Plural(int64(len(info.Tablets)), "tablet"))
 	if err := printSchema(a, info.Schema); err != nil {
 		return err
 	}
