@@ -140,6 +140,48 @@ func TestSaveTableOvertaken(t *testing.T) {
 	}
 }
 
+// TestDropOvertaken: a drop that was made, and whose answer was lost, does not fail as if nothing was done because another node restored the
+// table since. Clients would repeat it, and drop the table that was restored.
+func TestDropOvertaken(t *testing.T) {
+	c, ctx := newCatalog(t)
+	s := newSchema(t, 100, "t")
+	if err := c.SaveTable(ctx, s, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, gen, err := c.Schema(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func() error {
+		kept, err := c.Dropped(ctx)
+		d := kept[100]
+		return errors.Join(err, c.Restore(ctx, &d, s))
+	}
+	over := &Catalog{Meta: &restored{forgetful: forgetful{Files: c.Meta}, restore: restore}}
+	if err := over.Keep(ctx, s, gen, time.UnixMilli(5)); !errors.Is(err, metaapi.ErrOutcomeUnknown) || errors.Is(err, api.ErrConflict) {
+		t.Errorf("dropped: %v, want %v", err, metaapi.ErrOutcomeUnknown)
+	}
+	if names := fileNames(t, c); !slices.Equal(names, []string{"t"}) {
+		t.Errorf("there are %q", names)
+	}
+}
+
+// restored is a forgetful lock service in which another node restores the table after the lost write.
+type restored struct {
+	forgetful
+	restore func() error
+}
+
+func (r *restored) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
+	made, err := r.forgetful.SetGuarded(ctx, path, data, gen, o)
+	if errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		if other := r.restore(); other != nil {
+			return 0, other
+		}
+	}
+	return made, err
+}
+
 // overtaken is a forgetful lock service in which another node writes data into the file of the lost write.
 type overtaken struct {
 	forgetful

@@ -74,7 +74,7 @@ func TestBounds(t *testing.T) {
 	for i := range 3 * linesMax {
 		log.Info(fmt.Sprint("info ", i), "long", long)
 	}
-	log.Error(long, "long", long)
+	log.Error(long, "long", strings.Repeat(long, 100))
 	all := s.Lines(slog.LevelInfo).Lines
 	if len(all) != linesMax+2 || all[0].Level != "error" || all[1].Message != fmt.Sprint("info ", 3*linesMax-1) || all[len(all)-1].Message != "first warning" {
 		t.Errorf("%d lines, from %.20q to %q", len(all), all[0].Message, all[len(all)-1].Message)
