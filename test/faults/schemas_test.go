@@ -128,6 +128,16 @@ func (r *schemaRun) run(faults int, longest time.Duration, until time.Time) []st
 		r.t.Logf("%6.1f s: %s for %v", time.Since(start).Seconds(), f.kind, f.length)
 		r.fault(f)
 	}
+	// Short faults leave a busy machine little time for changes.
+	enough := await(recoverTime, func() error {
+		if lacks := r.lacks(); len(lacks) > 0 && len(r.ledger.violations()) == 0 {
+			return fmt.Errorf("%v", lacks)
+		}
+		return nil
+	})
+	if enough != nil {
+		r.ledger.violation("%v after the last fault's end, still too few: %v", recoverTime, enough)
+	}
 	stop()
 	bad := r.finish()
 	r.t.Logf("%.0f s of faults:%v", time.Since(start).Seconds(), &r.ledger.ledger)
@@ -274,12 +284,20 @@ func (r *schemaRun) finish() []string {
 			r.scan(s.Name)
 		}
 	}
+	return r.ledger.violations()
+}
+
+// lacks returns what a run has not done often enough to show anything.
+func (r *schemaRun) lacks() (all []string) {
+	if testing.Short() {
+		return nil
+	}
 	for what, least := range map[string]int{"writes " + string(rowAcked): 50, "scans": 1, "drops": 1, "family drops": 1} {
-		if n := r.ledger.counted(what); n < least && !testing.Short() {
-			r.ledger.violation("%s: %d, which shows little", what, n)
+		if n := r.ledger.counted(what); n < least {
+			all = append(all, fmt.Sprintf("%s: %d of %d", what, n, least))
 		}
 	}
-	return r.ledger.violations()
+	return all
 }
 
 // row returns a new row key; keys are spread over the table.
