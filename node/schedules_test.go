@@ -29,7 +29,7 @@ func TestScheduledBackups(t *testing.T) {
 	}
 	for {
 		all := good(c.Backups().Schedules(f.ctx))
-		if len(all) != 1 || all[0].Failing() {
+		if len(all) != 1 || all[0].Failures > 0 { // an error may pass: servers of tablets were stopped
 			t.Fatalf("schedules %+v", all)
 		}
 		if all[0].GoodMS != 0 {

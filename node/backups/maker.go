@@ -137,8 +137,8 @@ func (s *Service) makeOne(ctx context.Context, id string) (done bool, err error)
 	var files pins
 	defer s.release(&files)
 	err = s.makeManifest(ctx, &made, &files)
-	if ctx.Err() != nil {
-		return false, nil // the next master begins again
+	if ctx.Err() != nil || s.MasterEpoch() == 0 {
+		return false, nil // the next master begins again: an error may only mean that this node closes
 	}
 	if err == nil {
 		defer s.Store().Release(made.Manifest.ID)
