@@ -47,6 +47,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.background.Go(n.data.Start())
 	n.blobs.Start()
 	n.background.Go(func() { n.activity.Run(n.ctx) })
+	n.background.Go(func() { n.activity.WatchPauses(n.ctx, n.log) })
 	addConsole(n)
 	if err := n.monitor.Serve(); err != nil {
 		return err

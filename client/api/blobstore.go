@@ -47,6 +47,10 @@ type NodeStore struct {
 	LogUnder int64 `json:"log_under_replicated"`
 	// LogTimes are the times of the log replicas on all nodes in the last interval of activity, as this node's commit logs saw them.
 	LogTimes []ReplicaTimes `json:"log_times"`
+	// Pauses is how often the node's process did not run for half a second or longer in the last RefusalMinutes minutes, and PauseMaxMS the
+	// longest of these times.
+	Pauses     int64 `json:"pauses"`
+	PauseMaxMS int64 `json:"pause_max_ms"`
 	// Quarantined and QuarantinedBytes are the garbage that waits for removal. Alarm is why the
 	// search for garbage is stopped, or empty.
 	Quarantined      int64  `json:"quarantined"`
@@ -103,7 +107,7 @@ func (n *NodeStore) fields() fields {
 		{"scrub_position", &n.ScrubPosition}, {"scrubbed_ms", (*millis)(&n.ScrubbedAt)}, {"scrub_bytes_per_s", &n.ScrubRate},
 		{"scrub_bytes", &n.ScrubBytes}, {"scrub_found", &n.ScrubFound}, {"balancing", &n.Balancing}, {"moved", &n.Moved},
 		{"moved_bytes", &n.MovedBytes}, {"balance_bytes_per_s", &n.BalanceRate}, {"leaving", &n.Draining},
-		{"drain_extents", &n.DrainExtents}, {"drain_logs", &n.DrainLogs}, {"safe", &n.Safe},
+		{"drain_extents", &n.DrainExtents}, {"drain_logs", &n.DrainLogs}, {"safe", &n.Safe}, {"pauses", &n.Pauses}, {"pause_max_ms", &n.PauseMaxMS},
 	}
 }
 

@@ -105,6 +105,9 @@ type Node struct {
 	LogP99US *int64 `json:"log_p99_us"`
 	// LogDropped is how many of its log replicas other nodes left for being slow in the last ten minutes.
 	LogDropped int64 `json:"log_dropped"`
+	// Pauses is how often the node's process did not run for half a second or longer in the last ten minutes, PauseMaxMS the longest time.
+	Pauses     int64 `json:"pauses"`
+	PauseMaxMS int64 `json:"pause_max_ms"`
 }
 
 // Of returns the state of the cluster. What cannot be read within clusterTimeout is nil, and
@@ -262,6 +265,7 @@ func (x *Cluster) addStore(s *client.StoreStatus) {
 		}
 		if at >= 0 {
 			x.Nodes[at].Bytes = &p.Bytes
+			x.Nodes[at].Pauses, x.Nodes[at].PauseMaxMS = p.Pauses, p.PauseMaxMS
 		}
 		logs += p.LogUnder
 		if !p.Known {

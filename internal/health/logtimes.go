@@ -60,14 +60,32 @@ func (x *Cluster) addLogTimes(s *client.StoreStatus) {
 	}
 }
 
-// pausesLeast is how many replicas on a node other nodes leave in ten minutes before that is a problem. A restart of the node makes some of them
-// leave its replicas as well.
+// pausesLeast is how many pauses of a process in ten minutes are a problem, and how many replicas on a node that other nodes leave. A restart of
+// the node makes some of them leave its replicas as well.
 const pausesLeast = 3
 
-// pauses returns a line for each node whose log replicas others have left for being slow: its disk, processor or network pauses now and then.
+// pausesMany pauses of a process in ten minutes degrade the cluster.
+const pausesMany = 10
+
+// paused returns the number of nodes whose process does not run again and again.
+func (x *Cluster) paused() (n int64) {
+	for i := range x.Nodes {
+		if x.Nodes[i].State == api.NodeAlive && x.Nodes[i].Pauses >= pausesMany {
+			n++
+		}
+	}
+	return n
+}
+
+// pauses returns a line for each node whose process did not run now and then, or whose log replicas others have left for being slow: then its disk,
+// processor or network pauses.
 func (x *Cluster) pauses() (lines []string) {
 	for i := range x.Nodes {
-		if n := &x.Nodes[i]; n.State == api.NodeAlive && n.LogDropped >= pausesLeast {
+		n := &x.Nodes[i]
+		if n.State == api.NodeAlive && n.Pauses >= pausesLeast {
+			lines = append(lines, fmt.Sprintf("the process of node %s did not run %d times in the last %d minutes, for up to %v: it was suspended, or the machine had no processor or memory for it",
+				n.Name, n.Pauses, api.RefusalMinutes, time.Duration(n.PauseMaxMS)*time.Millisecond))
+		} else if n.State == api.NodeAlive && n.LogDropped >= pausesLeast {
 			lines = append(lines, fmt.Sprintf("the logs of other nodes left slow replicas on node %s %d times in the last %d minutes: unless it was restarted, its disk, processor or network pauses now and then", n.Name, n.LogDropped, api.RefusalMinutes))
 		}
 	}

@@ -62,4 +62,15 @@ func TestPauses(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], "the logs of other nodes left slow replicas on node n2 3 times in the last 10 minutes") || x.Nodes[1].LogP99US != nil {
 		t.Errorf("%q", got)
 	}
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Pauses: 2, PauseMaxMS: 900}, {Node: "b", Known: true, Pauses: 4, PauseMaxMS: 1200}}})
+	got = x.Problems() // the cause replaces what the others see
+	if len(got) != 1 || !strings.HasPrefix(got[0], "the process of node n2 did not run 4 times in the last 10 minutes, for up to 1.2s: it was suspended") {
+		t.Errorf("%q", got)
+	}
+	for n, want := range map[int64]string{pausesMany - 1: Healthy, pausesMany: Degraded} {
+		x.Nodes[1].Pauses = n
+		if state, line := State(&client.Status{Ready: true, Nodes: 2, NodesAlive: 2}, x); state != want || strings.Contains(line, "1 node suspended again and again") != (want == Degraded) {
+			t.Errorf("%d pauses: %s%s", n, state, line)
+		}
+	}
 }

@@ -52,6 +52,8 @@ func faultsOf(s *client.Status, whole *Cluster) (faults []string) {
 	add(whole.NotServed() > 0, "%s of the cluster not served", text.Plural(whole.NotServed(), "tablet"))
 	slow := int64(len(whole.slowLogs()))
 	add(slow > 0, "log replicas of %s slow", text.Plural(slow, "node"))
+	paused := whole.paused()
+	add(paused > 0, "%s suspended again and again", text.Plural(paused, "node"))
 	full := whole.fullTables()
 	add(full > 0, "%s of bytes exhausted", text.Plural(full, "table quota"))
 	add(s.Counting, "under-replicated extents not counted yet")

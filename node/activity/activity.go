@@ -4,8 +4,9 @@
 // The counters of the RPC server are read at the end of each interval, and cost requests nothing. An hour takes 21 KiB. After a restart it begins
 // anew.
 //
-//	goroutine  started by  ends with
-//	Run        the node    its context
+//	goroutine    started by  ends with
+//	Run          the node    its context
+//	WatchPauses  the node    its context
 //
 //	AC1. The sum of a series equals the growth of its counter, for the intervals that are kept.
 package activity
@@ -49,6 +50,7 @@ type Service struct {
 	replicas map[string]replog.ReplicaTimes
 	dropped  []map[string]int64 // the last readings of dropped replicas by node, the oldest first. Of Run.
 	refusals []map[string]int64 // the last readings, the oldest first. Of Run.
+	pauses   pauses
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {

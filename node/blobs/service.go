@@ -49,6 +49,8 @@ type Config struct {
 	SweepDelay time.Duration
 	// LogTimes returns the times of log replicas, as this node's commit logs saw them.
 	LogTimes func() []api.ReplicaTimes
+	// Pauses returns how often the process did not run in the last minutes, and for how long at most.
+	Pauses func() (n int64, longest time.Duration)
 }
 
 // Service stores files for users, checks and reports the block store, and on the master collects its garbage.

@@ -75,6 +75,8 @@ func (bs *Service) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeS
 	x.Logs, x.LogReplicas = OpenLogs(store)
 	x.LogUnder = UnderLogs(store)
 	x.LogTimes = bs.LogTimes()
+	pauses, longest := bs.Pauses()
+	x.Pauses, x.PauseMaxMS = pauses, longest.Milliseconds()
 	bs.addSweep(ctx, store, &x)
 	return x
 }
