@@ -61,23 +61,23 @@ func simulate(t *testing.T, o options) {
 	}
 }
 
-// TestSameHistory runs the first 50 seeds twice, and a few with the phases that follow a long time of faults. Their histories must be equal in every
+// TestSameHistory runs the first 20 seeds twice, and a few with the phases that follow a long time of faults. Their histories must be equal in every
 // event (SM6), and have no violation.
 func TestSameHistory(t *testing.T) {
-	o := testOptions(50, 2*time.Second)
+	o := testOptions(20, 2*time.Second)
 	o.twice = true
 	simulate(t, o)
-	o.seeds, o.from, o.virtual = 4, 51, 10*time.Second
+	o.seeds, o.from, o.virtual = 3, 51, 10*time.Second
 	simulate(t, o)
 }
 
 // TestSeeds runs further seeds, which must have no violation, with short times of faults; a few have long ones, and the phases that follow them.
 // Soaks run others.
 func TestSeeds(t *testing.T) {
-	o := testOptions(60, 2*time.Second)
+	o := testOptions(50, 2*time.Second)
 	o.from = 101
 	simulate(t, o)
-	o = testOptions(8, 30*time.Second)
+	o = testOptions(6, 30*time.Second)
 	o.from = 201
 	simulate(t, o)
 }
