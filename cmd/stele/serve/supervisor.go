@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -34,12 +35,33 @@ type supervisor struct {
 
 func newSupervisor(log *slog.Logger) *supervisor {
 	s := &supervisor{log: log, listens: os.Getenv("NOTIFY_SOCKET") != "", ended: make(chan struct{})}
-	s.notify = func(state string) (bool, error) { return daemon.SdNotify(false, state) }
+	s.notify = notify
 	var err error
 	if s.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
 		log.Warn("watchdog disabled: WATCHDOG_USEC is invalid", "err", err)
 	}
 	return s
+}
+
+// notifyTimeout bounds the wait for a supervisor that does not read: the node goes on without it, and stops within stopMargin.
+const notifyTimeout = time.Second
+
+// notify sends a message as in sd_notify(3), if there is a supervisor. It is daemon.SdNotify with a bound: the socket's buffer may be full.
+func notify(state string) (sent bool, err error) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return false, nil
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(notifyTimeout)); err != nil {
+		return false, err
+	}
+	_, err = c.Write([]byte(state))
+	return err == nil, err
 }
 
 // send sends variables by sd_notify(3).

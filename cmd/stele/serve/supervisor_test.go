@@ -104,6 +104,27 @@ func TestSupervisor(t *testing.T) {
 	}
 }
 
+// A supervisor that does not read holds up neither the node nor its stop.
+func TestSupervisorDoesNotRead(t *testing.T) {
+	c := notified(t)
+	s := newSupervisor(slog.New(slog.DiscardHandler))
+	for range 1000 { // more than the socket holds
+		if _, err := s.notify("WATCHDOG=1"); err != nil {
+			break
+		}
+	}
+	began := time.Now()
+	s.ready(&fakeNode{}, "serves")
+	s.stopping(time.Second)
+	s.close()
+	if took := time.Since(began); took > 3*notifyTimeout {
+		t.Errorf("the stop took %v", took)
+	}
+	if got := nextState(t, c, time.Minute); got != "WATCHDOG=1" {
+		t.Errorf("what the supervisor reads later begins with %q", got)
+	}
+}
+
 // A node under systemd sends READY, WATCHDOG and STOPPING.
 func TestServeIsSupervised(t *testing.T) {
 	c := notified(t)
