@@ -108,6 +108,7 @@ func (c *Console) route() {
 		"/requests":                    requestsPage,
 		"/traces/{id}":                 tracePage,
 		"/backups":                     backupsPage,
+		"/clusters":                    clustersPage,
 		"/audit":                       auditPage,
 		"/logs":                        logsPage,
 		"/users":                       usersPage,

@@ -40,6 +40,7 @@
 //	/backups/ID            a backup: package node/backup
 //	/schedules/NAME        a schedule of backups: package node/backup
 //	/replication           replications and their progress (/replicating): package node/replication
+//	/clusters/NAME         another cluster whose health this one shows: package node/registry
 //	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users: package node/lockserver
 //

@@ -299,3 +299,13 @@ func (n *Node) MarkRoots(ctx context.Context) (blobs int, err error) {
 
 // InFlight returns the number of requests at the node's port that are not answered yet.
 func (n *Node) InFlight() int64 { return n.rpc.Stats().InFlight }
+
+// Requests returns the number of requests of a method that the node has answered.
+func (n *Node) Requests(method string) uint64 {
+	for _, m := range n.rpc.Stats().Methods {
+		if m.Method == method {
+			return m.Requests
+		}
+	}
+	return 0
+}

@@ -84,6 +84,7 @@ var requiredRights = map[string]string{
 	"list_quotas":       watchCluster,
 	"list_backups":      readCluster,
 	"list_replications": readCluster,
+	"list_clusters":     watchCluster,
 
 	"list_backup_schedules": readCluster,
 
@@ -152,6 +153,8 @@ var requiredRights = map[string]string{
 	"resume_replication": adminCluster,
 	"remove_replication": adminCluster,
 	"promote_table":      adminCluster,
+	"add_cluster":        adminCluster,
+	"remove_cluster":     adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -178,6 +181,7 @@ var byMaster = strings.Fields(`
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
 	create_replication list_replications pause_replication resume_replication remove_replication promote_table
+	add_cluster remove_cluster
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -260,4 +264,5 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCreateBackupSchedule: authz.LeaderFirst, api.MethodDeleteBackupSchedule: authz.LeaderFirst, api.MethodListBackupSchedules: authz.LeaderThroughout,
 	api.MethodCreateReplication: authz.LeaderFirst, api.MethodListReplications: authz.LeaderThroughout, api.MethodPauseReplication: authz.LeaderFirst,
 	api.MethodResumeReplication: authz.LeaderFirst, api.MethodRemoveReplication: authz.LeaderFirst, api.MethodPromoteTable: authz.LeaderFirst,
+	api.MethodAddCluster: authz.LeaderFirst, api.MethodListClusters: authz.LeaderThroughout, api.MethodRemoveCluster: authz.LeaderFirst,
 }

@@ -47,6 +47,7 @@ import (
 	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/recentlog"
+	"github.com/steledb/stele/node/registry"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/results"
@@ -129,6 +130,7 @@ type Node struct {
 	blobs       *blobs.Service
 	backups     *backups.Service
 	replication *replication.Service
+	registry    *registry.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service

@@ -30,6 +30,7 @@ import (
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quorum"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/registry"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/roots"
@@ -127,6 +128,7 @@ func (n *Node) newServices() {
 		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch, StagedFor: n.cfg.Tuning.StagedFor})
 	n.replication = replication.New(replication.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, Tables: n.tables,
 		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch})
+	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()

@@ -70,6 +70,8 @@ const (
 	CodeReplicationExists   rpc.Code = 156
 
 	CodeViewNotFound rpc.Code = 157
+
+	CodeClusterNotFound rpc.Code = 158
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -122,6 +124,7 @@ var kinds = errkind.Table{
 		{Code: CodeReplicationNotFound, Name: "replication_not_found", Target: ErrNoReplication},
 		{Code: CodeReplicationExists, Name: "replication_exists", Target: ErrReplicationExists},
 		{Code: CodeViewNotFound, Name: "view_not_found", Target: table.ErrNoView, Form: viewForm},
+		{Code: CodeClusterNotFound, Name: "cluster_not_found", Target: ErrNoCluster},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},

@@ -99,6 +99,10 @@ const (
 	MethodResumeReplication = "resume_replication"
 	MethodRemoveReplication = "remove_replication"
 	MethodPromoteTable      = "promote_table"
+
+	MethodAddCluster    = "add_cluster"
+	MethodListClusters  = "list_clusters"
+	MethodRemoveCluster = "remove_cluster"
 )
 
 // Methods lists every method of the data API.
@@ -120,6 +124,7 @@ func Methods() []string {
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodCreateBackupSchedule, MethodListBackupSchedules, MethodDeleteBackupSchedule, MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodCreateReplication, MethodListReplications, MethodPauseReplication, MethodResumeReplication, MethodRemoveReplication, MethodPromoteTable,
+		MethodAddCluster, MethodListClusters, MethodRemoveCluster,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

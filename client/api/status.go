@@ -1,9 +1,12 @@
 package api
 
 import (
+	"errors"
+	"net/url"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
 )
 
 // Pong is the result of ping.
@@ -122,4 +125,134 @@ func (s *Status) Append(e *wire.Encoder) { s.fields().append(e) }
 func (s *Status) Decode(d *wire.Decoder) error {
 	*s = Status{}
 	return s.fields().decode(d)
+}
+
+// ErrNoCluster means that the registry has no cluster with that name.
+var ErrNoCluster = errors.New("no such cluster")
+
+// Bounds of the registry of clusters.
+const (
+	ClustersMax        = 50
+	ClusterAddrsMax    = 100
+	ClusterSecretMax   = 64 << 10 // bytes of a credential
+	ClusterConsoleMax  = 1000     // bytes of the address of a console
+	ClusterProblemsMax = 10
+)
+
+// ClusterUnreachable is the state of a cluster that does not answer as it should; other states are the first words of a status.
+const ClusterUnreachable = "unreachable"
+
+// AddClusterRequest is a request for add_cluster.
+type AddClusterRequest struct {
+	Name    string
+	Addrs   []string // of nodes of the cluster
+	Secret  []byte   // access token, or certificate and key; none for an open cluster
+	Console string   // URL of its console; empty: unknown
+	Options Options
+}
+
+// Append encodes the parameters.
+func (r *AddClusterRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	for _, given := range []bool{len(r.Secret) > 0, r.Console != ""} {
+		if given {
+			n++
+		}
+	}
+	e.Array(2 + min(n, 1))
+	e.Str(r.Name)
+	e.Array(len(r.Addrs))
+	for _, addr := range r.Addrs {
+		e.Str(addr)
+	}
+	r.Options.append(e, n)
+	appendBytes(e, "secret", r.Secret)
+	if r.Console != "" {
+		e.Str("console")
+		e.Str(r.Console)
+	}
+}
+
+// Decode decodes the n parameters in d.
+func (r *AddClusterRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodAddCluster, n, 2, 3); err != nil {
+		return err
+	}
+	*r = AddClusterRequest{Name: d.Str()}
+	if err := decodeList(d, "addresses", ClusterAddrsMax, func() error {
+		r.Addrs = append(r.Addrs, d.Str())
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := r.Options.decode(d, n > 2, r); err != nil {
+		return err
+	}
+	if len(r.Addrs) == 0 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: addresses are required", MethodAddCluster)
+	}
+	if err := within("bytes of the address of a console", len(r.Console), ClusterConsoleMax); err != nil {
+		return err
+	}
+	if u, err := url.Parse(r.Console); r.Console != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return rpc.Errorf(rpc.CodeBadRequest, "console %.80q is no URL such as https://host:7108", r.Console)
+	}
+	return within("bytes of a credential", len(r.Secret), ClusterSecretMax)
+}
+
+func (r *AddClusterRequest) option(key []byte, d *wire.Decoder) bool {
+	switch string(key) {
+	case "secret":
+		r.Secret = append([]byte(nil), optionalBytes(d)...)
+	case "console":
+		r.Console = d.Str()
+	default:
+		return false
+	}
+	return true
+}
+
+// ClusterInfo is a cluster of the registry, and its state when the node that answers last asked it.
+type ClusterInfo struct {
+	Name    string   `json:"name"`
+	ID      string   `json:"id"`
+	Addrs   []string `json:"addrs"`
+	Console string   `json:"console"` // URL; empty: unknown
+	By      string   `json:"by"`      // the user who added it; empty on an open cluster
+	// State is the first word of the cluster's status, or ClusterUnreachable; Sentence is its rest, or why there is no answer.
+	State    string   `json:"state"`
+	Sentence string   `json:"sentence"`
+	Problems []string `json:"problems"`
+	Version  string   `json:"version"` // of the node that answered
+	// Nodes and the others are 0 if they are unknown, Tablets -1.
+	Nodes      int64 `json:"nodes"`
+	NodesAlive int64 `json:"nodes_alive"`
+	Tablets    int64 `json:"tablets"`
+	DiskBytes  int64 `json:"disk_bytes"`
+	DiskFree   int64 `json:"disk_free_bytes"`
+	AtMS       int64 `json:"at_ms"` // when it was asked, in ms since 1970
+}
+
+func (x *ClusterInfo) fields() fields {
+	return fields{
+		{"name", &x.Name}, {"id", &x.ID}, {"addrs", &texts{&x.Addrs, "addresses", ClusterAddrsMax}}, {"console", &x.Console}, {"by", &x.By},
+		{"state", &x.State}, {"sentence", &x.Sentence}, {"problems", &texts{&x.Problems, "problems", ClusterProblemsMax}}, {"version", &x.Version},
+		{"nodes", &x.Nodes}, {"nodes_alive", &x.NodesAlive}, {"tablets", &x.Tablets}, {"disk_bytes", &x.DiskBytes}, {"disk_free_bytes", &x.DiskFree}, {"at_ms", &x.AtMS},
+	}
+}
+
+// Clusters is the result of list_clusters, by name.
+type Clusters struct{ Clusters []ClusterInfo }
+
+func (x *Clusters) fields() fields {
+	return fields{{"clusters", &list[ClusterInfo]{all: &x.Clusters, fields: (*ClusterInfo).fields, what: "clusters", max: ClustersMax}}}
+}
+
+// Append encodes the result.
+func (x *Clusters) Append(e *wire.Encoder) { x.fields().append(e) }
+
+// Decode decodes the result.
+func (x *Clusters) Decode(d *wire.Decoder) error {
+	*x = Clusters{}
+	return x.fields().decode(d)
 }

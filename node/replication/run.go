@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/remote"
 	"github.com/steledb/stele/table"
 )
 
@@ -137,7 +138,7 @@ func (s *Service) start(ctx context.Context, name string, rec *record, gen uint6
 func (s *Service) work(ctx context.Context, r *running) {
 	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
 	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
-		from, err := openSource(ctx, r.record, s.Log)
+		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, s.Log)
 		if err != nil {
 			for _, f := range r.tables {
 				f.fail(fmt.Errorf("the source: %w", err))

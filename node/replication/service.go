@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +15,12 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/remote"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/tables"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
-	"github.com/steledb/stele/security/pki"
-	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
 )
 
@@ -106,7 +104,7 @@ func (s *Service) check(ctx context.Context, r *api.CreateReplicationRequest) (s
 	if err := s.Limits.CheckTableName(r.Name); err != nil {
 		return nil, err
 	}
-	from, err := openSource(ctx, &record{addrs: r.Addrs, secret: r.Secret}, s.Log)
+	from, err := remote.Open(ctx, r.Addrs, r.Secret, s.Log)
 	if err != nil {
 		return nil, fmt.Errorf("the source: %w", err)
 	}
@@ -252,21 +250,4 @@ func (s *Service) list(ctx context.Context, _ *api.NamesRequest) (reply.Result, 
 		all.Replications = append(all.Replications, info)
 	}
 	return all.Append, nil
-}
-
-// openSource connects to a source. ctx is only for the first connection.
-func openSource(ctx context.Context, r *record, log *slog.Logger) (*client.Client, error) {
-	cfg := client.Config{Logger: log}
-	if len(r.secret) > 0 {
-		var err error
-		if bytes.HasPrefix(bytes.TrimSpace(r.secret), []byte("stele-")) {
-			cfg.Token, err = token.Parse(strings.TrimSpace(string(r.secret)))
-		} else {
-			cfg.Credential, err = pki.ParseCredential(r.secret)
-		}
-		if err != nil {
-			return nil, rpc.Errorf(rpc.CodeBadRequest, "the credential for the source: %v", err)
-		}
-	}
-	return client.Open(ctx, strings.Join(r.addrs, ","), cfg)
 }

@@ -197,6 +197,10 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitError, Hint: `the table was changed concurrently: check "stele table describe" and retry`}
 	case errors.Is(err, client.ErrNoBackup):
 		return &Fault{Code: ExitNotFound, Hint: `"stele backup list" shows the backups with their ids`}
+	case errors.Is(err, api.ErrNoCluster):
+		return &Fault{Code: ExitNotFound, Hint: `"stele cluster list" shows the clusters`}
+	case errors.Is(err, api.ErrNoReplication):
+		return &Fault{Code: ExitNotFound, Hint: `"stele replication list" shows the replications`}
 	case errors.Is(err, client.ErrBackupNotMade):
 		return &Fault{Code: ExitError, Hint: `"stele backup describe" shows the state of a backup`}
 	case errors.Is(err, client.ErrNoBlob):

@@ -1,0 +1,38 @@
+// Package remote opens clients of other clusters, with addresses and credentials that are kept in the lock service: for replications and for the
+// registry of clusters. The paper has no such part.
+//
+// It starts no goroutines; those of a client end with its Close.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/pki"
+	"github.com/steledb/stele/security/token"
+)
+
+// tokenPrefix begins an access token. Other credentials are certificates with their keys, in PEM.
+const tokenPrefix = "stele-"
+
+// Open returns a client of the cluster of the nodes at addrs. secret is an access token, a certificate with its key, or empty for an open cluster on
+// this machine. ctx is only for the first connection. Errors: a bad request for a bad credential, and those of client.Open.
+func Open(ctx context.Context, addrs []string, secret []byte, log *slog.Logger) (*client.Client, error) {
+	cfg := client.Config{Logger: log}
+	if len(secret) > 0 {
+		var err error
+		if bytes.HasPrefix(bytes.TrimSpace(secret), []byte(tokenPrefix)) {
+			cfg.Token, err = token.Parse(strings.TrimSpace(string(secret)))
+		} else {
+			cfg.Credential, err = pki.ParseCredential(secret)
+		}
+		if err != nil {
+			return nil, rpc.Errorf(rpc.CodeBadRequest, "the credential for the other cluster: %v", err)
+		}
+	}
+	return client.Open(ctx, strings.Join(addrs, ","), cfg)
+}
