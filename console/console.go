@@ -13,6 +13,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/health"
 )
 
 const (
@@ -109,6 +110,7 @@ func (c *Console) route() {
 		"/traces/{id}":                 tracePage,
 		"/backups":                     backupsPage,
 		"/clusters":                    clustersPage,
+		"/jobs":                        jobsPage,
 		"/audit":                       auditPage,
 		"/logs":                        logsPage,
 		"/users":                       usersPage,
@@ -119,6 +121,7 @@ func (c *Console) route() {
 	c.mux.HandleFunc("GET /tables/{table}/cell", c.serveCell)
 	for path, a := range map[string]action{
 		"/nodes/{node}/drain": drain, "/nodes/{node}/undrain": undrain,
+		"/jobs/{job}/pause": jobAction(health.JobPause), "/jobs/{job}/resume": jobAction(health.JobResume), "/jobs/{job}/cancel": jobAction(health.JobCancel),
 		"/tables/{table}/tablets/{id}/split": splitTablet, "/tables/{table}/tablets/{id}/merge": mergeTablet,
 		"/tables/{table}/tablets/{id}/move": moveTablet, "/tables/{table}/tablets/{id}/compact": compactTablet,
 	} {

@@ -40,7 +40,7 @@ type section struct {
 	Current    bool
 }
 
-var sections = []section{{Name: "Overview", Path: "/"}, {Name: "Nodes", Path: "/nodes"}, {Name: "Tables", Path: "/tables"}, {Name: "Requests", Path: "/requests"}, {Name: "Backups", Path: "/backups"},
+var sections = []section{{Name: "Overview", Path: "/"}, {Name: "Nodes", Path: "/nodes"}, {Name: "Tables", Path: "/tables"}, {Name: "Requests", Path: "/requests"}, {Name: "Jobs", Path: "/jobs"}, {Name: "Backups", Path: "/backups"},
 	{Name: "Users", Path: "/users"}, {Name: "Quotas", Path: "/quotas"}, {Name: "Audit", Path: "/audit"}, {Name: "Logs", Path: "/logs"}, {Name: "Clusters", Path: "/clusters"}}
 
 // user returns the name of a client's user; empty if it is unknown or there is none.

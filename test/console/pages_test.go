@@ -32,6 +32,7 @@ func TestPages(t *testing.T) {
 		"/tables/web/row":            {"com.example", "value of com.example"},
 		"/tables/web/row?prefix=org": {"No row is in this range"},
 		"/backups":                   {"web"},
+		"/jobs":                      {"<h1>Jobs</h1>"},
 		"/clusters":                  {"this one", "healthy", "stele cluster add"},
 		"/users":                     {"This cluster is open"},
 		"/quotas":                    {"There is no quota"},

@@ -11,7 +11,7 @@ import (
 )
 
 // allPages are the addresses of all pages.
-var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters"}
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/jobs"}
 
 // secret is in a row that only some users may see.
 const secret = "com.secret"

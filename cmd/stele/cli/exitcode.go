@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/masterkeys"
@@ -197,6 +198,8 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitError, Hint: `the table was changed concurrently: check "stele table describe" and retry`}
 	case errors.Is(err, client.ErrNoBackup):
 		return &Fault{Code: ExitNotFound, Hint: `"stele backup list" shows the backups with their ids`}
+	case errors.Is(err, health.ErrNoJob):
+		return &Fault{Code: ExitNotFound, Hint: `"stele job list" shows the jobs; those that have ended are gone`}
 	case errors.Is(err, api.ErrNoCluster):
 		return &Fault{Code: ExitNotFound, Hint: `"stele cluster list" shows the clusters`}
 	case errors.Is(err, api.ErrNoReplication):
