@@ -15,7 +15,7 @@ import (
 
 const (
 	// pauseTick is how often WatchPauses looks at the clock.
-	pauseTick = 100 * time.Millisecond
+	pauseTick = 250 * time.Millisecond
 	// pauseLeast is the shortest pause that counts. A busy machine is often late by some tenths of a second.
 	pauseLeast = 500 * time.Millisecond
 	// pausesKept bounds the pauses that are kept: as many as fit into RefusalMinutes.
