@@ -121,6 +121,7 @@ var kinds = []struct {
 	{client.ErrNoTable, codes.NotFound, 0},
 	{client.ErrTableExists, codes.AlreadyExists, 0},
 	{client.ErrNoFamily, codes.NotFound, 0},
+	{table.ErrNoView, codes.NotFound, 0},
 	{table.ErrFamilyExists, codes.AlreadyExists, 0},
 	{client.ErrProtected, codes.FailedPrecondition, 0},
 	{client.ErrOpenCluster, codes.FailedPrecondition, 0},

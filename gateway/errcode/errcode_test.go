@@ -81,6 +81,7 @@ func TestCodes(t *testing.T) {
 		{api.ErrNoTable, codes.NotFound, 0},
 		{api.ErrTableExists, codes.AlreadyExists, 0},
 		{&table.ElementError{What: "mutation", Index: 3, Err: &table.NoFamilyError{Table: "t", Family: "f"}}, codes.NotFound, 0},
+		{&table.NoViewError{Table: "t", View: "v"}, codes.NotFound, 0},
 		{&api.CorruptError{}, codes.DataLoss, 0},
 		{&api.RowTooLargeError{Limit: 1}, codes.FailedPrecondition, 0},
 		{api.ErrNotNumber, codes.FailedPrecondition, 0},

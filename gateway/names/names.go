@@ -57,6 +57,18 @@ type Table struct {
 // String returns the resource name.
 func (t Table) String() string { return t.Instance.String() + "/tables/" + t.ID }
 
+// View returns the name of an authorized view of the table.
+func (t Table) View(id string) View { return View{t, id} }
+
+// View is the name of an authorized view of a table: projects/P/instances/I/tables/T/authorizedViews/V.
+type View struct {
+	Table Table
+	ID    string
+}
+
+// String returns the resource name.
+func (v View) String() string { return v.Table.String() + "/authorizedViews/" + v.ID }
+
 // ParseProject parses projects/P and returns P. Errors: ErrBadName.
 func ParseProject(name string) (string, error) {
 	parts, err := split("project name", name, "projects")
@@ -83,6 +95,15 @@ func ParseTable(name string) (Table, error) {
 		return Table{}, err
 	}
 	return Table{Instance{parts[0], parts[1]}, parts[2]}, nil
+}
+
+// ParseView parses the name of an authorized view. It does not check the limits of ids. Errors: ErrBadName.
+func ParseView(name string) (View, error) {
+	parts, err := split("authorized view name", name, "projects", "instances", "tables", "authorizedViews")
+	if err != nil {
+		return View{}, err
+	}
+	return Instance{parts[0], parts[1]}.Table(parts[2]).View(parts[3]), nil
 }
 
 // ParseCluster parses the name of a cluster: projects/P/instances/I/clusters/C. Errors: ErrBadName.
