@@ -123,6 +123,8 @@ var kinds = []struct {
 	{client.ErrNoFamily, codes.NotFound, 0},
 	{table.ErrNoView, codes.NotFound, 0},
 	{table.ErrFamilyExists, codes.AlreadyExists, 0},
+	{table.ErrViewExists, codes.AlreadyExists, 0},
+	{table.ErrViewChanged, codes.Aborted, 0},
 	{client.ErrProtected, codes.FailedPrecondition, 0},
 	{client.ErrOpenCluster, codes.FailedPrecondition, 0},
 	{client.ErrLastAdmin, codes.FailedPrecondition, 0},
