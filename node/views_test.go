@@ -110,7 +110,7 @@ func readsView(t *testing.T, ctx context.Context, v *client.Table) {
 		t.Errorf("a predicate of a hidden row: %v, %v", matched, err)
 	}
 	samples, err := v.SampleRowKeys(ctx)
-	if err != nil || len(samples) != 1 || len(samples[0].Key) != 0 || samples[0].Offset != 0 {
+	if err != nil || len(samples) != 1 || string(samples[0].Key) != "c0" || samples[0].Offset != 0 {
 		t.Errorf("samples: %v, %v", samples, err)
 	}
 }
