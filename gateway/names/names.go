@@ -106,6 +106,15 @@ func ParseView(name string) (View, error) {
 	return Instance{parts[0], parts[1]}.Table(parts[2]).View(parts[3]), nil
 }
 
+// ParseTableOrView parses the name of an authorized view, or that of a table, which it returns as one of a view with an empty id. Errors: ErrBadName.
+func ParseTableOrView(name string) (View, error) {
+	if strings.Count(name, "/") > 5 {
+		return ParseView(name)
+	}
+	t, err := ParseTable(name)
+	return View{Table: t}, err
+}
+
 // ParseCluster parses the name of a cluster: projects/P/instances/I/clusters/C. Errors: ErrBadName.
 func ParseCluster(name string) (Instance, string, error) {
 	return child("cluster name", name, "clusters")
@@ -153,22 +162,29 @@ type Limits struct {
 	Strict bool
 }
 
-// strictTableBytes is the limit of Google's service.
-const strictTableBytes = 50
+// strictIDBytes is the limit of Google's service for ids of tables and authorized views.
+const strictIDBytes = 50
 
 // CheckTableID checks the id of a new table. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
 func (l Limits) CheckTableID(id string) error {
 	if err := (*table.Limits)(nil).CheckTableName(id); err != nil {
 		return err
 	}
-	if !l.Strict {
+	return l.check("table id", id)
+}
+
+// CheckViewID checks the id of a new authorized view as Google's service does. The schema of the table checks it, too. Errors: ErrBadName.
+func (l Limits) CheckViewID(id string) error { return l.check("authorized view id", id) }
+
+func (l Limits) check(what, id string) error {
+	if !l.Strict || id == "" {
 		return nil
 	}
-	if len(id) > strictTableBytes {
-		return &Error{What: "table id", Name: id, Reason: fmt.Sprintf("is longer than %d bytes", strictTableBytes)}
+	if len(id) > strictIDBytes {
+		return &Error{What: what, Name: id, Reason: fmt.Sprintf("is longer than %d bytes", strictIDBytes)}
 	}
 	if id[0] == '-' || id[0] == '.' { // [_a-zA-Z0-9][-_.a-zA-Z0-9]*
-		return &Error{What: "table id", Name: id, Reason: "begins with a character other than a-z A-Z 0-9 _"}
+		return &Error{What: what, Name: id, Reason: "begins with a character other than a-z A-Z 0-9 _"}
 	}
 	return nil
 }

@@ -28,6 +28,15 @@ func TestRoundTrip(t *testing.T) {
 		if got, err := ParseView(view.String()); err != nil || got != view {
 			t.Fatalf("%q: %v, %v", view, got, err)
 		}
+		for _, of := range []View{view, {Table: name}} {
+			text := of.String()
+			if of.ID == "" {
+				text = name.String()
+			}
+			if got, err := ParseTableOrView(text); err != nil || got != of {
+				t.Fatalf("%q: %v, %v", text, got, err)
+			}
+		}
 		if got, c, err := ParseCluster(i.Cluster(name.ID)); err != nil || got != i || c != name.ID {
 			t.Fatalf("%q: %v, %q, %v", i.Cluster(name.ID), got, c, err)
 		}
@@ -59,6 +68,9 @@ func TestMalformed(t *testing.T) {
 		var bad *Error
 		if got, err := ParseView(name); !errors.Is(err, ErrBadName) || !errors.As(err, &bad) || bad.Name != name {
 			t.Errorf("%q: %v, %v, want ErrBadName", name, got, err)
+		}
+		if got, err := ParseTableOrView(name); !errors.Is(err, ErrBadName) && got.ID != "" {
+			t.Errorf("%q: %v, %v, want ErrBadName or a table", name, got, err)
 		}
 	}
 	for _, name := range []string{"", "p", "projects/", "projects/p/instances/i"} {

@@ -178,7 +178,7 @@ func withinView(t *testing.T, ctx context.Context, c bigtablepb.BigtableClient) 
 		"reversed": {readAttempt(&bigtablepb.ReadRowsRequest{Reversed: true, RowsLimit: 2}), "a/9qna/8qn"},
 		"keys":     {readAttempt(&bigtablepb.ReadRowsRequest{Rows: some}), "a/3qn"},
 		"hidden":   {readAttempt(&bigtablepb.ReadRowsRequest{Filter: hidden}), ""},
-		"sample":   {sampleAttempt, "a/5 "},
+		"sample":   {sampleAttempt, "a/5 a0"},
 	} {
 		got, err := k.do(progress, c, "", viewOfA)
 		if err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(k.want, " ", "") {
@@ -266,6 +266,7 @@ func TestGoViews(t *testing.T) {
 	}
 	defer own.Close()
 	fillViewed(t, own)
+	administersViews(t, admin)
 	t.Setenv("BIGTABLE_EMULATOR_HOST", "")
 	inSessions, counted := sessionClient(t, n.BigtableAddr())
 	usesView(t, plain.OpenAuthorizedView(table, "v"), "a")
@@ -279,6 +280,115 @@ func TestGoViews(t *testing.T) {
 	if _, err := inSessions.OpenAuthorizedView(table, "absent").ReadRow(t.Context(), "a/1"); status.Code(err) != codes.NotFound {
 		t.Errorf("a view that does not exist: %v", err)
 	}
+}
+
+// administersViews replaces the view v by an equal one, and updates others.
+func administersViews(t *testing.T, admin *bigtable.AdminClient) {
+	t.Helper()
+	ctx := t.Context()
+	subset := &bigtable.SubsetViewConf{RowPrefixes: [][]byte{[]byte("a/")},
+		FamilySubsets: map[string]bigtable.FamilySubset{"f": {QualifierPrefixes: [][]byte{{}}}, "g": {Qualifiers: [][]byte{[]byte("n")}}}}
+	conf := &bigtable.AuthorizedViewConf{TableID: table, AuthorizedViewID: "v", AuthorizedView: subset, DeletionProtection: bigtable.Protected}
+	expectCode(t, "a view that exists", admin.CreateAuthorizedView(ctx, conf), codes.AlreadyExists)
+	if err := admin.DeleteAuthorizedView(ctx, table, "v"); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.CreateAuthorizedView(ctx, conf); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := admin.AuthorizedViews(ctx, table); err != nil || !slices.Equal(names, []string{"other", "v"}) {
+		t.Errorf("views %q, %v", names, err)
+	}
+	expectCode(t, "deletion of a protected view", admin.DeleteAuthorizedView(ctx, table, "v"), codes.FailedPrecondition)
+	expectCode(t, "deletion of its table", admin.DeleteTable(ctx, table), codes.FailedPrecondition)
+	update := bigtable.UpdateAuthorizedViewConf{AuthorizedViewConf: bigtable.AuthorizedViewConf{TableID: table, AuthorizedViewID: "v", DeletionProtection: bigtable.Unprotected}}
+	if err := admin.UpdateAuthorizedView(ctx, update); err != nil {
+		t.Fatal(err)
+	}
+	got, err := admin.AuthorizedViewInfo(ctx, table, "v")
+	if err != nil || got.DeletionProtection != bigtable.Unprotected || fmt.Sprint(got.AuthorizedView.(*bigtable.SubsetViewInfo).FamilySubsets) != fmt.Sprint(subset.FamilySubsets) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	update.AuthorizedViewConf.AuthorizedViewID, update.AuthorizedViewConf.AuthorizedView = "other", subset
+	if err := admin.UpdateAuthorizedView(ctx, update); err == nil {
+		t.Error("an update removed rows of a view")
+	}
+	update.IgnoreWarnings = true
+	if err := admin.UpdateAuthorizedView(ctx, update); err != nil {
+		t.Error(err)
+	}
+	if _, err := admin.AuthorizedViewInfo(ctx, table, "absent"); status.Code(err) != codes.NotFound {
+		t.Errorf("a view that does not exist: %v", err)
+	}
+}
+
+// TestSecuredViewAdmin: only administrators of a table create, change and delete its views, and grant rights on them. A user sees the views on which it
+// has a right.
+func TestSecuredViewAdmin(t *testing.T) {
+	s := startSecured(t)
+	fillViewed(t, s.admin)
+	ann, bob := s.user("ann", "", ""), s.user("bob", "admin", table)
+	annConn, bobConn := s.dial(s.nodes[0], nil), s.dial(s.nodes[1], nil)
+	asAnn, asBob := withToken(t.Context(), ann), withToken(t.Context(), bob)
+	byAnn, byBob := adminpb.NewBigtableTableAdminClient(annConn), adminpb.NewBigtableTableAdminClient(bobConn)
+	calls := func(ctx context.Context, c adminpb.BigtableTableAdminClient, view string) map[string]error {
+		name := wholeTable + "/authorizedViews/" + view
+		all := &adminpb.AuthorizedView{Name: name, AuthorizedView: &adminpb.AuthorizedView_SubsetView_{SubsetView: &adminpb.AuthorizedView_SubsetView{
+			RowPrefixes: [][]byte{{}}, FamilySubsets: map[string]*adminpb.AuthorizedView_FamilySubsets{"f": {QualifierPrefixes: [][]byte{{}}}, "g": {QualifierPrefixes: [][]byte{{}}}}}}}
+		_, create := c.CreateAuthorizedView(ctx, &adminpb.CreateAuthorizedViewRequest{Parent: wholeTable, AuthorizedViewId: "mine", AuthorizedView: all})
+		_, update := c.UpdateAuthorizedView(ctx, &adminpb.UpdateAuthorizedViewRequest{AuthorizedView: all})
+		_, remove := c.DeleteAuthorizedView(ctx, &adminpb.DeleteAuthorizedViewRequest{Name: name})
+		_, policy := c.GetIamPolicy(ctx, &iampb.GetIamPolicyRequest{Resource: name})
+		_, set := c.SetIamPolicy(ctx, &iampb.SetIamPolicyRequest{Resource: name, Policy: readers("user:ann")})
+		return map[string]error{"create": create, "update": update, "delete": remove, "get policy": policy, "set policy": set}
+	}
+	seen := func() string {
+		list, err := byAnn.ListAuthorizedViews(asAnn, &adminpb.ListAuthorizedViewsRequest{Parent: wholeTable, View: adminpb.AuthorizedView_FULL})
+		text := status.Code(err).String()
+		for _, v := range list.GetAuthorizedViews() {
+			text += " " + strings.TrimPrefix(v.Name, wholeTable)
+		}
+		return text
+	}
+	for what, err := range calls(asAnn, byAnn, "v") {
+		expectCode(t, what+" without a right", err, codes.NotFound)
+	}
+	if got := seen(); got != "NotFound" {
+		t.Errorf("views that ann sees without a right: %s", got)
+	}
+	if _, err := byBob.SetIamPolicy(asBob, &iampb.SetIamPolicyRequest{Resource: viewOfA, Policy: readers("user:ann")}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readAttempt(&bigtablepb.ReadRowsRequest{RowsLimit: 1})(asAnn, bigtablepb.NewBigtableClient(annConn), "", viewOfA); err != nil || got != "a/0qn" {
+		t.Errorf("ann reads %s, %v", got, err)
+	}
+	if got := seen(); got != "OK /authorizedViews/v" {
+		t.Errorf("views that ann sees: %s", got)
+	}
+	for what, err := range calls(asAnn, byAnn, "v") {
+		expectCode(t, what+" with a right on the view", err, codes.PermissionDenied)
+	}
+	for what, err := range calls(asAnn, byAnn, "other") {
+		want := codes.NotFound
+		if what == "create" || what == "delete" { // they do not depend on whether the view exists
+			want = codes.PermissionDenied
+		}
+		expectCode(t, what+" of another view", err, want)
+	}
+	permissions := []string{"bigtable.authorizedViews.readRows", "bigtable.authorizedViews.mutateRows"}
+	if got, err := byAnn.TestIamPermissions(asAnn, &iampb.TestIamPermissionsRequest{Resource: viewOfA, Permissions: permissions}); err != nil || len(got.Permissions) != 1 {
+		t.Errorf("ann has %v, %v", got, err)
+	}
+	if _, err := byBob.SetIamPolicy(asBob, &iampb.SetIamPolicyRequest{Resource: viewOfA, Policy: &iampb.Policy{}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sampleAttempt(asAnn, bigtablepb.NewBigtableClient(annConn), "", viewOfA)
+	expectCode(t, "after the right is revoked", err, codes.NotFound)
+}
+
+// readers is the policy that makes a member a reader.
+func readers(member string) *iampb.Policy {
+	return &iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/bigtable.reader", Members: []string{member}}}}
 }
 
 // usesRows reads and writes rows by the view v. The values are those of one caller.
@@ -309,7 +419,7 @@ func usesView(t *testing.T, v bigtable.TableAPI, value string) {
 	if err := v.ReadRows(t.Context(), bigtable.InfiniteRange(""), func(r bigtable.Row) bool { keys = append(keys, r.Key()); return true }); err != nil || len(keys) != 10 || keys[9] != "a/9" {
 		t.Errorf("%q, %v", keys, err)
 	}
-	if got, err := v.SampleRowKeys(t.Context()); err != nil || !slices.Equal(got, []string{"a/5"}) {
+	if got, err := v.SampleRowKeys(t.Context()); err != nil || !slices.Equal(got, []string{"a/5", "a0"}) {
 		t.Errorf("samples: %q, %v", got, err)
 	}
 	m := bigtable.NewMutation()
