@@ -12,7 +12,8 @@ import (
 type RowSample = api.RowSample
 
 // SampleRowKeys returns row keys that divide the table into parts of about the same size, for
-// parallel processing. The last key is empty and stands for the end of the table. Those of a view are keys of its rows, without sizes. Errors:
+// parallel processing. The last key is empty and stands for the end of the table. Those of a view are keys that its rows can have, without sizes, and the
+// last one is the first key behind them. Errors:
 // ErrNoTable, table.ErrNoView, and those of Tables.List.
 func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err error) {
 	req := api.SampleRowKeysRequest{TableOptions: api.TableOptions{View: t.view}, Table: t.name}
@@ -38,7 +39,7 @@ func (t *Table) SampleRowKeys(ctx context.Context) (samples []RowSample, err err
 	}
 }
 
-// samplesInView returns the samples that are in the view of t, and the last one.
+// samplesInView returns the samples that are in the view of t, and the end of the view.
 func (t *Table) samplesInView(ctx context.Context, samples []RowSample) ([]RowSample, error) {
 	if t.view == "" {
 		return samples, nil
@@ -53,9 +54,13 @@ func (t *Table) samplesInView(ctx context.Context, samples []RowSample) ([]RowSa
 	}
 	var in []RowSample
 	for _, s := range samples {
-		if len(s.Key) == 0 || v.HasRow(s.Key) {
+		if len(s.Key) > 0 && v.HasRow(s.Key) {
 			in = append(in, RowSample{Key: s.Key})
 		}
 	}
-	return in, nil
+	var end []byte
+	if n := len(v.Rows); n > 0 {
+		end = api.PrefixEnd(v.Rows[n-1])
+	}
+	return append(in, RowSample{Key: end}), nil
 }

@@ -134,7 +134,7 @@ func (t Tables) DropFamily(ctx context.Context, tableName, family string) (*tabl
 }
 
 // Alter makes a list of changes of a table's schema, one after the other, all at once or none of them. Errors: ErrNoFamily,
-// ErrProtected, table.ErrFamilyExists, and those of SetFamily; those about a change are in a *table.ElementError.
+// ErrProtected, table.ErrFamilyExists, table.ErrNoView, table.ErrViewExists, table.ErrViewChanged, and those of SetFamily; those about a change are in a *table.ElementError.
 func (t Tables) Alter(ctx context.Context, tableName string, changes ...table.Change) (*table.Schema, error) {
 	req := api.AlterTableRequest{Table: tableName, Changes: changes}
 	return t.alter(ctx, api.MethodAlterTable, req.Append)

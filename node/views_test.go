@@ -110,7 +110,7 @@ func readsView(t *testing.T, ctx context.Context, v *client.Table) {
 		t.Errorf("a predicate of a hidden row: %v, %v", matched, err)
 	}
 	samples, err := v.SampleRowKeys(ctx)
-	if err != nil || len(samples) != 1 || len(samples[0].Key) != 0 || samples[0].Offset != 0 {
+	if err != nil || len(samples) != 1 || string(samples[0].Key) != "c0" || samples[0].Offset != 0 {
 		t.Errorf("samples: %v, %v", samples, err)
 	}
 }
@@ -129,7 +129,7 @@ func writesOf(ctx context.Context, tbl *client.Table, row, column string) map[st
 // hostileWrites checks that nothing outside of the view v can be changed by it.
 func hostileWrites(t *testing.T, ctx context.Context, v *client.Table) {
 	t.Helper()
-	for _, at := range [][2]string{{"b/1", "f:q"}, {"a/1", "g:secret"}, {"d/1", "g:n"}, {"e", "f:q"}} {
+	for _, at := range [][2]string{{"b/1", "f:q"}, {"a/1", "g:secret"}, {"d/1", "g:n"}, {"e", "f:q"}, {"a/1", "h:secret"}, {"a/1", "absent:q"}} {
 		for what, err := range writesOf(ctx, v, at[0], at[1]) {
 			var batch *client.BatchError
 			if errors.As(err, &batch) {
@@ -146,11 +146,6 @@ func hostileWrites(t *testing.T, ctx context.Context, v *client.Table) {
 	} {
 		if err := v.Apply(ctx, m); !errors.Is(err, client.ErrPermission) {
 			t.Errorf("%s: %v", what, err)
-		}
-	}
-	for what, err := range writesOf(ctx, v, "a/1", "h:secret") {
-		if err == nil {
-			t.Errorf("%s of a family that the view lacks", what)
 		}
 	}
 	for what, err := range writesOf(ctx, v, "a/new", "g:p2") {

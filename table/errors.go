@@ -13,8 +13,12 @@ var (
 	ErrNoFamily = errors.New("no such column family")
 	// ErrNoView means that the table has no such view: a *NoViewError.
 	ErrNoView = errors.New("no such view")
-	// ErrProtected means that the table, and its families, are protected from being dropped.
-	ErrProtected = errors.New("the table is protected from deletion")
+	// ErrViewExists means that the table already has a view of that name.
+	ErrViewExists = errors.New("view exists")
+	// ErrViewChanged means that a view is not as the etag of its change has it.
+	ErrViewChanged = errors.New("view has changed since it was read")
+	// ErrProtected means that the table with its families, or a view of it, is protected from being dropped.
+	ErrProtected = errors.New("protected from deletion")
 	// ErrFamilyExists means that the table already has a family of that name.
 	ErrFamilyExists = errors.New("column family exists")
 	// ErrNoGroup means that the table has no such locality group.

@@ -184,7 +184,7 @@ func (s *Schema) DropFamily(name string) (*Schema, error) {
 	if !ok {
 		return nil, &NoFamilyError{Table: s.Name, Family: name}
 	}
-	if err := s.CheckDrop(); err != nil {
+	if err := s.checkProtected(); err != nil {
 		return nil, err
 	}
 	c := s.Clone()
@@ -199,8 +199,17 @@ func (s *Schema) hasAggregates() bool {
 	return slices.ContainsFunc(s.Families, func(f Family) bool { return f.Aggregate != AggregateNone })
 }
 
-// CheckDrop returns ErrProtected if the table and its families are protected from being dropped.
+// CheckDrop returns ErrProtected if the table, or one of its views, is protected from being dropped.
 func (s *Schema) CheckDrop() error {
+	for i := range s.Views {
+		if s.Views[i].Protected {
+			return s.protected(&s.Views[i])
+		}
+	}
+	return s.checkProtected()
+}
+
+func (s *Schema) checkProtected() error {
 	if s.Protected {
 		return fmt.Errorf("table %q: %w", s.Name, ErrProtected)
 	}

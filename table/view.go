@@ -109,6 +109,33 @@ func (f *ViewFamily) HasColumn(qualifier []byte) bool {
 // Whole reports whether the view has all columns of the family.
 func (f *ViewFamily) Whole() bool { return len(f.Prefixes) > 0 && len(f.Prefixes[0]) == 0 }
 
+// Covers reports whether the view has all rows and columns that another one has.
+func (v *View) Covers(o *View) bool {
+	for _, p := range o.Rows {
+		if !hasPrefix(p, v.Rows) {
+			return false
+		}
+	}
+	for i := range o.Families {
+		of := &o.Families[i]
+		f := v.Family(of.Name)
+		if f == nil && len(of.Qualifiers)+len(of.Prefixes) > 0 {
+			return false
+		}
+		for _, q := range of.Qualifiers {
+			if !f.HasColumn(q) {
+				return false
+			}
+		}
+		for _, p := range of.Prefixes {
+			if !hasPrefix(p, f.Prefixes) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Etag identifies what the view contains.
 func (v *View) Etag() string {
 	e := wire.GetEncoder()
@@ -160,7 +187,7 @@ func (s *Schema) addView(c *ViewChange) (*Schema, error) {
 	i, ok := s.findView(c.View.Name)
 	switch {
 	case ok:
-		return nil, &SchemaError{Table: s.Name, Reason: "view " + c.View.Name + " already exists"}
+		return nil, fmt.Errorf("table %q, view %q: %w", s.Name, c.View.Name, ErrViewExists)
 	case s.NextFamilyID == 1<<32-1:
 		return nil, &SchemaError{Table: s.Name, Reason: "family ids are exhausted"}
 	}
@@ -189,18 +216,22 @@ func (s *Schema) changeView(c *ViewChange) (*Schema, error) {
 	return n, n.Validate(nil)
 }
 
-// dropView returns the schema without a view. Errors: ErrNoView, ErrProtected, ErrBadSchema if it has changed.
+// dropView returns the schema without a view. Errors: ErrNoView, ErrProtected, ErrViewChanged.
 func (s *Schema) dropView(c *ViewChange) (*Schema, error) {
 	i, err := s.viewToChange(c)
 	if err != nil {
 		return nil, err
 	}
 	if s.Views[i].Protected {
-		return nil, fmt.Errorf("view %q of table %q: %w", c.View.Name, s.Name, ErrProtected)
+		return nil, s.protected(&s.Views[i])
 	}
 	n := s.Clone()
 	n.Views = slices.Delete(n.Views, i, i+1)
 	return n, nil
+}
+
+func (s *Schema) protected(v *View) error {
+	return fmt.Errorf("view %q of table %q: %w", v.Name, s.Name, ErrProtected)
 }
 
 // viewToChange returns the index of the view of a change.
@@ -210,7 +241,7 @@ func (s *Schema) viewToChange(c *ViewChange) (int, error) {
 	case !ok:
 		return 0, &NoViewError{Table: s.Name, View: c.View.Name}
 	case c.Etag != "" && c.Etag != s.Views[i].Etag():
-		return 0, &SchemaError{Table: s.Name, Reason: "view " + c.View.Name + " has changed since it was read"}
+		return 0, fmt.Errorf("table %q, view %q: %w", s.Name, c.View.Name, ErrViewChanged)
 	}
 	return i, nil
 }

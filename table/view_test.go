@@ -89,17 +89,17 @@ func TestViewChanges(t *testing.T) {
 		change Change
 		want   error
 	}{
-		"exists":            {addView(&other), ErrBadSchema},
+		"exists":            {addView(&other), ErrViewExists},
 		"no family":         {addView(NewView("w", nil, ViewFamily{Name: "c"})), ErrNoFamily},
 		"bad name":          {addView(NewView("a b", nil)), ErrBadName},
 		"not in order":      {addView(&View{Name: "w", Rows: [][]byte{[]byte("b"), []byte("a")}}), ErrBadSchema},
 		"covered":           {addView(&View{Name: "w", Rows: [][]byte{[]byte("b"), []byte("bc")}}), ErrBadSchema},
 		"too large":         {addView(NewView("w", [][]byte{make([]byte, ViewBytesMax)})), ErrLimit},
 		"changed, absent":   {change(ChangeView, View{Name: "w"}, ""), ErrNoView},
-		"changed, an etag":  {change(ChangeView, other, "x"), ErrBadSchema},
+		"changed, an etag":  {change(ChangeView, other, "x"), ErrViewChanged},
 		"changed":           {change(ChangeView, other, s.View("v").Etag()), nil},
 		"dropped, absent":   {change(ChangeDropView, View{Name: "w"}, ""), ErrNoView},
-		"dropped, an etag":  {change(ChangeDropView, View{Name: "v"}, "x"), ErrBadSchema},
+		"dropped, an etag":  {change(ChangeDropView, View{Name: "v"}, "x"), ErrViewChanged},
 		"dropped":           {change(ChangeDropView, View{Name: "v"}, s.View("v").Etag()), nil},
 		"dropped the other": {change(ChangeDropView, View{Name: "u"}, ""), nil},
 	} {
@@ -111,6 +111,10 @@ func TestViewChanges(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	} else if _, err := p.Alter(change(ChangeDropView, View{Name: "v"}, "")); !errors.Is(err, ErrProtected) {
 		t.Errorf("a protected view: %v", err)
+	} else if err := p.CheckDrop(); !errors.Is(err, ErrProtected) {
+		t.Errorf("a table with a protected view: %v", err)
+	} else if _, err := p.Alter(Change{Op: ChangeDrop, Family: FamilySpec{Name: "a"}}); err != nil {
+		t.Errorf("a family of it: %v", err)
 	}
 	d, err := s.Alter(Change{Op: ChangeDrop, Family: FamilySpec{Name: "b"}}, change(ChangeDropView, View{Name: "v"}, ""), addView(NewView("v", nil)))
 	if err != nil || d.View("u").Family("b") != nil || d.View("u").Family("a") == nil || d.View("v").ID != 5 {
@@ -126,6 +130,36 @@ func TestViewChanges(t *testing.T) {
 	}
 	if !errors.Is(err, ErrLimit) {
 		t.Errorf("many views: %v", err)
+	}
+}
+
+// TestViewCovers: a view covers another one if it has all its rows and columns.
+func TestViewCovers(t *testing.T) {
+	keys := func(text string) (all [][]byte) {
+		for _, k := range strings.Split(text, ",") {
+			all = append(all, []byte(k))
+		}
+		return all
+	}
+	v := NewView("v", keys("a,b"), ViewFamily{Name: "f", Qualifiers: keys("q"), Prefixes: keys("p")}, ViewFamily{Name: "g", Prefixes: keys("")})
+	for what, c := range map[string]struct {
+		other *View
+		want  bool
+	}{
+		"itself":          {v, true},
+		"nothing":         {NewView("o", nil), true},
+		"fewer rows":      {NewView("o", keys("ax"), ViewFamily{Name: "g", Prefixes: keys("")}), true},
+		"fewer columns":   {NewView("o", keys("b"), ViewFamily{Name: "f", Qualifiers: keys("px"), Prefixes: keys("py")}, ViewFamily{Name: "g", Qualifiers: keys("z")}), true},
+		"an empty family": {NewView("o", keys("a"), ViewFamily{Name: "h"}), true},
+		"more rows":       {NewView("o", keys("a,c")), false},
+		"all rows":        {NewView("o", keys("")), false},
+		"another column":  {NewView("o", keys("a"), ViewFamily{Name: "f", Qualifiers: keys("r")}), false},
+		"more columns":    {NewView("o", keys("a"), ViewFamily{Name: "f", Prefixes: keys("q")}), false},
+		"another family":  {NewView("o", keys("a"), ViewFamily{Name: "h", Qualifiers: keys("q")}), false},
+	} {
+		if got := v.Covers(c.other); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
 	}
 }
 

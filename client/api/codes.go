@@ -109,6 +109,8 @@ var kinds = errkind.Table{
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadGCPolicy, Cause: "gc_policy"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSpec, Cause: "spec"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrFamilyExists, Cause: "family_exists"},
+		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrViewExists, Cause: "view_exists"},
+		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrViewChanged, Cause: "view_changed"},
 		{Code: CodeNodeNotFound, Name: "node_not_found", Target: ErrNodeNotFound},
 		{Code: CodeNodeInUse, Name: "node_in_use", Target: ErrNodeInUse, Form: nodeInUseForm},
 		{Code: CodeStaleEpoch, Name: "stale_epoch", Target: ErrStaleEpoch},

@@ -29,7 +29,7 @@
 // # Sessions
 //
 // A point read by ReadRows costs a stream of HTTP/2, which is most of its cost. In a session, one stream
-// of OpenTable carries many virtual RPCs: reads and mutations of a row, one after the other. Clients
+// of OpenTable, or of OpenAuthorizedView, carries many virtual RPCs: reads and mutations of a row, one after the other. Clients
 // open as many sessions as they have calls at the same time, if GetClientConfiguration returns a
 // session load of 1, and they are not connected as to an emulator.
 //
@@ -49,16 +49,16 @@
 // # Departures from Google's service
 //
 // Limits are those of the cluster, and wider, unless Config.StrictLimits is set. App profiles
-// have no effect, nor does the idempotency token of mutations that only set and delete cells. Tokens of AddToCell and MergeToCell, views and SQL are answered with UNIMPLEMENTED and a sentence.
+// have no effect, nor does the idempotency token of mutations that only set and delete cells. Tokens of AddToCell and MergeToCell, materialized views and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //
 // # Nouns
 //
-//   - A Table is a table as the caller of a request may use it.
+//   - A Table is a table, or an authorized view of one, as the caller of a request may use it.
 //   - A span is a row or a range of rows of a request.
 //   - A sender encodes rows into messages and sends them.
 //   - Entries are the row mutations of a MutateRows request.
-//   - A session is a stream of virtual RPCs about one table.
+//   - A session is a stream of virtual RPCs about one table, or one view.
 //   - A Peer is what clients learn of the node, from headers.
 //
 // # Goroutines

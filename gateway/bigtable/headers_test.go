@@ -23,7 +23,7 @@ var timingForm = regexp.MustCompile(`^gfet4t7; dur=\d+(\.\d+)?$`)
 // TestHeaders: every answer, and an error, has the location and the time of the call; peer information is for clients that accept it.
 func TestHeaders(t *testing.T) {
 	f := &fakeTable{errs: map[string]error{"family": client.ErrNoFamily}}
-	s := New(Config{Peer: Peer{Node: "n1", Zone: "z1"}, Open: func(context.Context, string) (Table, error) { return f, nil }})
+	s := New(Config{Peer: Peer{Node: "n1", Zone: "z1"}, Open: func(context.Context, string, string) (Table, error) { return f, nil }})
 	g := grpc.NewServer(grpc.ForceServerCodecV2(Codec()), grpc.ChainStreamInterceptor(s.Stream))
 	s.Register(Streams(g))
 	l := bufconn.Listen(1 << 16)

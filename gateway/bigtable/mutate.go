@@ -42,7 +42,7 @@ func (s *Service) MutateRow(ctx context.Context, req *bigtablepb.MutateRowReques
 	return &bigtablepb.MutateRowResponse{}, nil
 }
 
-// MutateRows implements bigtablepb.BigtableServer. It answers every index once (GB4), unless the table does not exist.
+// MutateRows implements bigtablepb.BigtableServer. It answers every index once (GB4), unless the table or view does not exist.
 func (s *Service) MutateRows(req *bigtablepb.MutateRowsRequest, stream bigtablepb.Bigtable_MutateRowsServer) error {
 	if len(req.Entries) == 0 {
 		return errNoMutations
@@ -56,7 +56,7 @@ func (s *Service) MutateRows(req *bigtablepb.MutateRowsRequest, stream bigtablep
 	}
 	e := s.convertEntries(req.Entries)
 	e.apply(stream.Context(), t)
-	if err := e.noTable(); err != nil {
+	if err := e.notFound(); err != nil {
 		return errcode.Convert(err, errcode.Repeatable)
 	}
 	answer := &bigtablepb.MutateRowsResponse{Entries: e.answers()}
@@ -111,10 +111,10 @@ func (e *entries) apply(ctx context.Context, t Table) {
 	}
 }
 
-// noTable returns the error of the first valid entry if none was applied because the table does not exist.
-func (e *entries) noTable() error {
+// notFound returns the error of the first valid entry if none was applied because the table or view does not exist.
+func (e *entries) notFound() error {
 	for _, i := range e.at {
-		if !errors.Is(e.errs[i], client.ErrNoTable) {
+		if !errors.Is(e.errs[i], client.ErrNoTable) && !errors.Is(e.errs[i], table.ErrNoView) {
 			return nil
 		}
 	}

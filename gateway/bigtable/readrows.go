@@ -24,8 +24,9 @@ func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bi
 	if err != nil {
 		return err
 	}
-	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)}, progress: featuresOf(ctx).GetLastScannedRowResponses(),
-		memory: rowMemory{service: s, bytes: pointRowBytes}}
+	r := rowReader{table: t, to: sender{stream: stream, pool: s.cfg.Pool, whole: needsWholeRows(ctx)},
+		progress: featuresOf(ctx).GetLastScannedRowResponses() && req.AuthorizedViewName == "", // a key may be outside of the view
+		memory:   rowMemory{service: s, bytes: pointRowBytes}}
 	r.to.memory = &r.memory
 	defer r.memory.end(ctx)
 	defer r.to.release()

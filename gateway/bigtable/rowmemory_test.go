@@ -48,7 +48,7 @@ func (r *reservations) reserve(_ context.Context, bytes int64) (func(), error) {
 }
 
 func (l *largeTable) service(r *reservations) *Service {
-	return New(Config{Open: func(context.Context, string) (Table, error) { return l, nil }, Reserve: r.reserve, RowBytesMax: 3 << 20})
+	return New(Config{Open: func(context.Context, string, string) (Table, error) { return l, nil }, Reserve: r.reserve, RowBytesMax: 3 << 20})
 }
 
 // sentMessages are those that a stream keeps.

@@ -33,9 +33,9 @@ var _ Table = (*client.Table)(nil)
 
 // Config is what a Service needs.
 type Config struct {
-	// Open returns a table of the cluster, bound to the caller in the context of a request. It does
-	// not check that the table exists. Its errors become statuses by package errcode.
-	Open func(ctx context.Context, name string) (Table, error)
+	// Open returns a table of the cluster, bound to the caller in the context of a request, and confined to a view of the table unless its name is
+	// empty. It does not check that they exist. Its errors become statuses by package errcode.
+	Open func(ctx context.Context, table, view string) (Table, error)
 	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins, and for large
 	// rows, before they are read. Errors become statuses.
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
@@ -80,21 +80,36 @@ func New(cfg Config) *Service {
 // Register registers the service. The server must use Codec.
 func (s *Service) Register(r grpc.ServiceRegistrar) { bigtablepb.RegisterBigtableServer(r, s) }
 
-// target names what a request is about. One field is set in a valid request.
+// target names what a request is about. One field is set in a valid request, or the first names the table of the second.
 type target struct{ table, authorizedView, materializedView string }
 
-// open returns the table of a request. Its errors are statuses.
-func (s *Service) open(ctx context.Context, of target) (Table, error) {
+// name returns the name of the view of a request, or that of a table as one of a view with an empty id. Its errors are statuses.
+func (of target) name() (v names.View, err error) {
 	switch {
-	case of.authorizedView != "":
-		return nil, errNoAuthorizedViews
 	case of.materializedView != "":
-		return nil, errNoMaterializedViews
+		return v, errNoMaterializedViews
+	case of.authorizedView == "":
+		v.Table, err = names.ParseTable(of.table)
+	default:
+		v, err = names.ParseView(of.authorizedView)
 	}
-	name, err := names.ParseTable(of.table)
+	if err == nil && of.table != "" && of.table != v.Table.String() {
+		err = errcode.Invalid("table_name %.200q is not the table of authorized_view_name: set one of them", of.table)
+	}
+	return v, errcode.Convert(err, errcode.Repeatable)
+}
+
+// open returns the table of a request, or a view of it. Its errors are statuses.
+func (s *Service) open(ctx context.Context, of target) (Table, error) {
+	v, err := of.name()
 	if err != nil {
-		return nil, errcode.Convert(err, errcode.Repeatable)
+		return nil, err
 	}
-	t, err := s.cfg.Open(ctx, name.ID)
+	return s.openView(ctx, v)
+}
+
+// openView is open for a name.
+func (s *Service) openView(ctx context.Context, v names.View) (Table, error) {
+	t, err := s.cfg.Open(ctx, v.Table.ID, v.ID)
 	return t, errcode.Convert(err, errcode.Repeatable)
 }

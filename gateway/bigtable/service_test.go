@@ -25,6 +25,7 @@ type fakeTable struct {
 	errs    map[string]error // by row
 	applied []string
 	samples []client.RowSample
+	views   []string // that were opened
 }
 
 func (f *fakeTable) Apply(_ context.Context, m *client.RowMutation, _ ...client.ApplyOption) error {
@@ -60,10 +61,11 @@ func (f *fakeTable) CheckAndMutate(_ context.Context, row string, _ table.Filter
 func (f *fakeTable) SampleRowKeys(context.Context) ([]client.RowSample, error) { return f.samples, nil }
 
 func (f *fakeTable) service() *Service {
-	return New(Config{Sessions: true, Open: func(_ context.Context, name string) (Table, error) {
+	return New(Config{Sessions: true, Open: func(_ context.Context, name, view string) (Table, error) {
 		if name != "t" {
 			return nil, client.ErrNoTable
 		}
+		f.views = append(f.views, view)
 		return f, nil
 	}})
 }
@@ -275,8 +277,8 @@ func TestSamples(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	s := (&fakeTable{}).service()
 	_, query := s.PrepareQuery(t.Context(), nil)
-	_, view := s.MutateRow(t.Context(), &bigtablepb.MutateRowRequest{AuthorizedViewName: "v", RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}})
-	for _, err := range []error{query, view, s.ExecuteQuery(nil, nil), s.OpenAuthorizedView(nil), s.OpenMaterializedView(nil)} {
+	view := s.SampleRowKeys(&bigtablepb.SampleRowKeysRequest{MaterializedViewName: "v"}, &answers[bigtablepb.SampleRowKeysResponse]{ctx: t.Context()})
+	for _, err := range []error{query, view, s.ExecuteQuery(nil, nil), s.OpenMaterializedView(nil)} {
 		if got := status.Convert(err); got.Code() != codes.Unimplemented || !strings.HasSuffix(got.Message(), ".") {
 			t.Errorf("%v, want UNIMPLEMENTED with a sentence", err)
 		}
@@ -297,7 +299,7 @@ func TestClientConfiguration(t *testing.T) {
 		}
 		before = c.SessionConfiguration.SessionPoolConfiguration
 	}
-	full := New(Config{Sessions: true, AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string) (Table, error) { return nil, nil }})
+	full := New(Config{Sessions: true, AdmitSession: func(context.Context) (func(), bool) { return nil, false }, Open: func(context.Context, string, string) (Table, error) { return nil, nil }})
 	for load, s := range map[float32]*Service{1: (&fakeTable{}).service(), 0: full} {
 		c, err := s.GetClientConfiguration(t.Context(), &bigtablepb.GetClientConfigurationRequest{InstanceName: "projects/p/instances/i"})
 		if err != nil || c.SessionConfiguration.GetSessionLoad() != load || c.GetPollingConfiguration() == nil {
@@ -326,7 +328,7 @@ func (missingTable) Get(context.Context, string, ...client.ReadOption) (*table.R
 
 // TestMissingTable: a call fails as a whole if the table does not exist, whatever it is about.
 func TestMissingTable(t *testing.T) {
-	s := New(Config{Open: func(context.Context, string) (Table, error) { return missingTable{}, nil }})
+	s := New(Config{Open: func(context.Context, string, string) (Table, error) { return missingTable{}, nil }})
 	entries := []*bigtablepb.MutateRowsRequest_Entry{{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}}, {RowKey: []byte("s"), Mutations: []*bigtablepb.Mutation{set(1)}}, {}}
 	write := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
 	if err := s.MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries}, write); status.Code(err) != codes.NotFound || len(write.sent) > 0 {

@@ -72,13 +72,12 @@ func (o *sessions) leave(x *session) {
 	delete(o.mu.open, x)
 }
 
-// session is a stream of virtual RPCs about one table. One is in progress at a time, on the goroutine
+// session is a stream of virtual RPCs about one table, or one view of it. One is in progress at a time, on the goroutine
 // of the stream.
 type session struct {
 	service *Service
 	stream  grpc.BidiStreamingServer[bigtablepb.SessionRequest, bigtablepb.SessionResponse]
-	request *bigtablepb.OpenTableRequest
-	name    string // of the table
+	opening
 	// beat sends heartbeats while a virtual RPC is in progress.
 	beat *time.Timer
 	// draining means that a GoAway is due.
@@ -94,11 +93,43 @@ type session struct {
 	}
 }
 
-// OpenTable implements bigtablepb.BigtableServer: it serves a session. If there is no memory for it, the
-// answer is UNIMPLEMENTED, since clients then use plain calls.
+// opening is what the first message of a session requests.
+type opening struct {
+	name       names.View // that of a table has an empty id
+	permission bigtablepb.OpenTableRequest_Permission
+}
+
+// OpenTable implements bigtablepb.BigtableServer: it serves a session.
 func (s *Service) OpenTable(stream bigtablepb.Bigtable_OpenTableServer) error {
-	x := &session{service: s, stream: stream, request: &bigtablepb.OpenTableRequest{}}
-	opened, err := x.handshake()
+	return s.session(stream, func(payload []byte) (o opening, err error) {
+		m := &bigtablepb.OpenTableRequest{}
+		if proto.Unmarshal(payload, m) != nil {
+			return o, errcode.Invalid("open_session.payload must be an OpenTableRequest")
+		}
+		o.name, err = target{table: m.TableName}.name()
+		o.permission = m.Permission
+		return o, err
+	})
+}
+
+// OpenAuthorizedView implements bigtablepb.BigtableServer: it serves a session about a view. Its virtual RPCs, and their answers, are encoded as those
+// about a table.
+func (s *Service) OpenAuthorizedView(stream bigtablepb.Bigtable_OpenAuthorizedViewServer) error {
+	return s.session(stream, func(payload []byte) (o opening, err error) {
+		m := &bigtablepb.OpenAuthorizedViewRequest{}
+		if proto.Unmarshal(payload, m) != nil {
+			return o, errcode.Invalid("open_session.payload must be an OpenAuthorizedViewRequest")
+		}
+		v, err := names.ParseView(m.AuthorizedViewName)
+		o.name, o.permission = v, bigtablepb.OpenTableRequest_Permission(m.Permission)
+		return o, errcode.Convert(err, errcode.Repeatable)
+	})
+}
+
+// session serves a session, which parse opens. If there is no memory for it, the answer is UNIMPLEMENTED, since clients then use plain calls.
+func (s *Service) session(stream bigtablepb.Bigtable_OpenTableServer, parse func(payload []byte) (opening, error)) error {
+	x := &session{service: s, stream: stream}
+	opened, err := x.handshake(parse)
 	if err != nil {
 		return err
 	}
@@ -121,7 +152,7 @@ func (s *Service) OpenTable(stream bigtablepb.Bigtable_OpenTableServer) error {
 }
 
 // handshake receives the first message, and returns its answer. Errors are statuses.
-func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
+func (x *session) handshake(parse func(payload []byte) (opening, error)) (*bigtablepb.SessionResponse, error) {
 	first, err := x.stream.Recv()
 	if err != nil {
 		return nil, err
@@ -130,14 +161,9 @@ func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
 	if open == nil {
 		return nil, errcode.Invalid("the first message of a session must be open_session")
 	}
-	if err := proto.Unmarshal(open.Payload, x.request); err != nil {
-		return nil, errcode.Invalid("open_session.payload must be an OpenTableRequest")
+	if x.opening, err = parse(open.Payload); err != nil {
+		return nil, err
 	}
-	name, err := names.ParseTable(x.request.TableName)
-	if err != nil {
-		return nil, errcode.Convert(err, errcode.Repeatable)
-	}
-	x.name = name.ID
 	if _, err := x.table(x.stream.Context()); err != nil {
 		return nil, err
 	}
@@ -145,11 +171,8 @@ func (x *session) handshake() (*bigtablepb.SessionResponse, error) {
 		Backend: &bigtablepb.BackendIdentifier{ApplicationFrontendId: x.service.peer.id, ApplicationFrontendZone: x.service.peer.zone}}}}, nil
 }
 
-// table opens the table of the session, as each plain call does: the caller's rights are those of now.
-func (x *session) table(ctx context.Context) (Table, error) {
-	t, err := x.service.cfg.Open(ctx, x.name)
-	return t, errcode.Convert(err, errcode.Repeatable)
-}
+// table opens the table or view of the session, as each plain call does: the caller's rights are those of now.
+func (x *session) table(ctx context.Context) (Table, error) { return x.service.openView(ctx, x.name) }
 
 // serve serves the virtual RPCs until the client closes the session.
 func (x *session) serve() error {

@@ -75,7 +75,7 @@ func (w *wire) Recv() (*bigtablepb.SessionRequest, error) {
 
 // openSession opens a session. fail is that of a sessionTable; an error of open means that the caller may not use the table.
 func openSession(t *testing.T, permission bigtablepb.OpenTableRequest_Permission, open func() error, fail func(ctx context.Context, row string) error) *wire {
-	s := New(Config{Peer: Peer{Node: "n1", Zone: "z1"}, Open: func(context.Context, string) (Table, error) { return sessionTable{fail: fail}, open() }})
+	s := New(Config{Peer: Peer{Node: "n1", Zone: "z1"}, Open: func(context.Context, string, string) (Table, error) { return sessionTable{fail: fail}, open() }})
 	w := &wire{ctx: t.Context(), to: make(chan *bigtablepb.SessionRequest), from: make(chan *bigtablepb.SessionResponse, 100), result: make(chan error, 1), service: s}
 	go func() { w.result <- s.OpenTable(w) }()
 	w.to <- &bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_OpenSession{OpenSession: &bigtablepb.OpenSessionRequest{

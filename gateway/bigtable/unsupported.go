@@ -8,11 +8,6 @@ import (
 	"github.com/steledb/stele/gateway/errcode"
 )
 
-// OpenAuthorizedView implements bigtablepb.BigtableServer.
-func (s *Service) OpenAuthorizedView(bigtablepb.Bigtable_OpenAuthorizedViewServer) error {
-	return errNoAuthorizedViews
-}
-
 // OpenMaterializedView implements bigtablepb.BigtableServer.
 func (s *Service) OpenMaterializedView(bigtablepb.Bigtable_OpenMaterializedViewServer) error {
 	return errNoMaterializedViews
@@ -29,7 +24,6 @@ func (s *Service) ExecuteQuery(*bigtablepb.ExecuteQueryRequest, bigtablepb.Bigta
 }
 
 var (
-	errNoAuthorizedViews   = errcode.Unimplemented("Authorized views are not supported: name the table.")
 	errNoMaterializedViews = errcode.Unimplemented("Materialized views are not supported: name the table.")
 	errNoSQL               = errcode.Unimplemented("SQL queries are not supported: use ReadRows.")
 )

@@ -33,7 +33,7 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) 
 	}
 	switch p := m.GetPayload().(type) {
 	case *bigtablepb.TableRequest_ReadRow:
-		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_WRITE {
+		if x.permission == bigtablepb.OpenTableRequest_PERMISSION_WRITE {
 			return a, status.Error(codes.PermissionDenied, "the session was opened for writes only")
 		}
 		if err = x.service.checkFilter(p.ReadRow.GetFilter()); err == nil {
@@ -41,7 +41,7 @@ func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) 
 		}
 		return a, err
 	case *bigtablepb.TableRequest_MutateRow:
-		if x.request.Permission == bigtablepb.OpenTableRequest_PERMISSION_READ {
+		if x.permission == bigtablepb.OpenTableRequest_PERMISSION_READ {
 			return a, status.Error(codes.PermissionDenied, "the session was opened for reads only")
 		}
 		return answer{mutated: true}, x.service.mutateRow(ctx, t, p.MutateRow)

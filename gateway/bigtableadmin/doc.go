@@ -1,5 +1,5 @@
 // Package bigtableadmin serves the administration of Cloud Bigtable's API from a client of the
-// cluster: tables and their column families, and what can be read of instances and clusters.
+// cluster: tables, their column families and authorized views, and what can be read of instances and clusters.
 //
 // Every instance name is an alias of the cluster's only namespace (package names), with one cluster
 // in it. Instances with tables of their own would need table names of two parts in all interfaces:
@@ -15,7 +15,7 @@
 // # Nouns
 //
 //   - Tables administers tables as the caller of a request may. *client.Tables has the methods.
-//   - An IAM policy of a table is its grants as a whole; a role is a set of rights. Grants administers them.
+//   - An IAM policy of a table, or of a view, is its grants as a whole; a role is a set of rights. Grants administers them.
 //   - A rule is a GcRule of the API; a policy is that of a column family here.
 //
 // # Invariants
@@ -23,5 +23,5 @@
 //	GA1. A garbage collection rule that is created is returned as an equal rule, apart from unions and
 //	     intersections of fewer than two rules.
 //	GA2. A family without a policy has no rule, not an empty one: cbt prints that as a policy.
-//	GA3. Setting an IAM policy that was read changes nothing, and setting any other changes only the grants on the table as a whole.
+//	GA3. Setting an IAM policy that was read changes nothing, and setting any other changes only the grants on the table as a whole, or on the view.
 package bigtableadmin

@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/errcode"
-	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/gateway/names"
 )
 
 // Grants administers rights. client.Grants implements it; see there for the errors.
@@ -73,7 +73,7 @@ func (r rights) String() string {
 	return strings.Join(words, ",")
 }
 
-// roles are the rights of each role.
+// roles are the rights of each role. On an authorized view there is no admin.
 var roles = map[string]rights{
 	"roles/bigtable.reader": mayRead,
 	"roles/bigtable.user":   mayRead | mayWrite,
@@ -87,15 +87,23 @@ const (
 	everyone   = "allAuthenticatedUsers"
 )
 
-// grantsOf returns the rights of each principal on a table as a whole, and what they are as an etag.
-func grantsOf(ctx context.Context, g Grants, tableID string) (map[string]rights, []byte, error) {
-	all, err := g.List(ctx, tableID, "")
+// resource is what has a policy: a table as a whole, or a view of one.
+type resource struct{ table, view string }
+
+// grant returns a grant on the resource.
+func (r resource) grant(principal string, held rights) client.Grant {
+	return client.Grant{Principal: principal, Table: r.table, View: r.view, Rights: held.String()}
+}
+
+// grantsOf returns the rights of each principal on a table or view, and what they are as an etag.
+func grantsOf(ctx context.Context, g Grants, of resource) (map[string]rights, []byte, error) {
+	all, err := g.List(ctx, of.table, "")
 	if err != nil && !errors.Is(err, client.ErrOpenCluster) {
 		return nil, nil, errcode.Convert(err, errcode.Repeatable)
 	}
 	held := map[string]rights{}
 	for _, grant := range all {
-		if grant.Table == tableID && grant.Family == "" && grant.View == "" {
+		if grant.Table == of.table && grant.Family == "" && grant.View == of.view {
 			held[grant.Principal] = (held[grant.Principal] | parseRights(grant.Rights)).least()
 		}
 	}
@@ -127,16 +135,21 @@ func policyOfGrants(held map[string]rights, etag []byte) *iampb.Policy {
 	return p
 }
 
+// roles returns the names of the roles that a policy can have.
+func (r resource) roles() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(roles)), func(role string) bool { return r.view != "" && roles[role]&mayAdmin != 0 })
+}
+
 // requested returns the rights of each principal in a policy. Errors are statuses.
-func requested(p *iampb.Policy) (map[string]rights, error) {
-	want := map[string]rights{}
+func (r resource) requested(p *iampb.Policy) (map[string]rights, error) {
+	want, known := map[string]rights{}, r.roles()
 	for _, b := range p.GetBindings() {
-		r, ok := roles[b.GetRole()]
+		r := roles[b.GetRole()]
 		switch {
 		case b.GetCondition() != nil:
 			return nil, errcode.Unimplemented("Conditions of role bindings are not supported.")
-		case !ok:
-			return nil, errcode.Invalid("Role %.100s is not supported for this resource: want %s", b.GetRole(), strings.Join(slices.Sorted(maps.Keys(roles)), ", "))
+		case !slices.Contains(known, b.GetRole()):
+			return nil, errcode.Invalid("Role %.100s is not supported for this resource: want %s", b.GetRole(), strings.Join(known, ", "))
 		}
 		for _, member := range b.GetMembers() {
 			principal, user := strings.CutPrefix(member, userPrefix)
@@ -154,27 +167,32 @@ func requested(p *iampb.Policy) (map[string]rights, error) {
 	return want, nil
 }
 
-// iamTable returns what the IAM methods need for a table, which exists. Errors are statuses.
-func (s *Service) iamTable(ctx context.Context, resource string) (Caller, Grants, *table.Schema, error) {
-	t, name, err := s.openTable(ctx, resource)
+// iamResource returns what the IAM methods need for a table or view that the caller may see. Errors are statuses.
+func (s *Service) iamResource(ctx context.Context, name string) (Caller, Grants, resource, error) {
+	n, err := names.ParseTableOrView(name)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, resource{}, errcode.Convert(err, errcode.Repeatable)
 	}
-	schema, err := schemaOf(ctx, t, name)
+	t, err := s.open(ctx)
+	if err == nil && n.ID != "" {
+		_, err = viewOf(ctx, t, n)
+	} else if err == nil {
+		_, err = schemaOf(ctx, t, n.Table)
+	}
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, resource{}, err
 	}
 	caller, grants, err := s.cfg.OpenRights(ctx)
-	return caller, grants, schema, errcode.Convert(err, errcode.Repeatable)
+	return caller, grants, resource{n.Table.ID, n.ID}, errcode.Convert(err, errcode.Repeatable)
 }
 
 // GetIamPolicy implements adminpb.BigtableTableAdminServer. Grants on families of the table, and on the cluster, are not part of it.
 func (s *Service) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyRequest) (*iampb.Policy, error) {
-	_, grants, schema, err := s.iamTable(ctx, req.GetResource())
+	_, grants, of, err := s.iamResource(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	held, etag, err := grantsOf(ctx, grants, schema.Name)
+	held, etag, err := grantsOf(ctx, grants, of)
 	if err != nil {
 		return nil, err
 	}
@@ -183,42 +201,42 @@ func (s *Service) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyReque
 
 // SetIamPolicy implements adminpb.BigtableTableAdminServer. Rights are added before others are revoked, each at once.
 func (s *Service) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyRequest) (*iampb.Policy, error) {
-	want, err := requested(req.GetPolicy())
+	_, grants, of, err := s.iamResource(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	_, grants, schema, err := s.iamTable(ctx, req.GetResource())
+	want, err := of.requested(req.GetPolicy())
 	if err != nil {
 		return nil, err
 	}
-	held, etag, err := grantsOf(ctx, grants, schema.Name)
+	held, etag, err := grantsOf(ctx, grants, of)
 	if err != nil {
 		return nil, err
 	}
 	if given := req.GetPolicy().GetEtag(); len(given) > 0 && string(given) != string(etag) {
 		return nil, status.Error(codes.Aborted, "The policy has changed since it was read: read it again.")
 	}
-	if err := changeGrants(ctx, grants, schema.Name, held, want); err != nil {
+	if err := changeGrants(ctx, grants, of, held, want); err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable) // a repetition ends with the same rights
 	}
-	if held, etag, err = grantsOf(ctx, grants, schema.Name); err != nil {
+	if held, etag, err = grantsOf(ctx, grants, of); err != nil {
 		return nil, err
 	}
 	return policyOfGrants(held, etag), nil
 }
 
-// changeGrants makes the rights of the principals on a table those of want.
-func changeGrants(ctx context.Context, g Grants, tableID string, held, want map[string]rights) error {
+// changeGrants makes the rights of the principals on a table or view those of want.
+func changeGrants(ctx context.Context, g Grants, of resource, held, want map[string]rights) error {
 	for _, principal := range slices.Sorted(maps.Keys(want)) {
 		if added := want[principal] &^ held[principal]; added != 0 {
-			if err := g.Add(ctx, client.Grant{Principal: principal, Table: tableID, Rights: added.String()}); err != nil {
+			if err := g.Add(ctx, of.grant(principal, added)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, principal := range slices.Sorted(maps.Keys(held)) {
 		if revoked := held[principal] &^ want[principal]; revoked != 0 {
-			if err := g.Revoke(ctx, client.Grant{Principal: principal, Table: tableID, Rights: revoked.String()}); err != nil {
+			if err := g.Revoke(ctx, of.grant(principal, revoked)); err != nil {
 				return err
 			}
 		}
@@ -226,8 +244,21 @@ func changeGrants(ctx context.Context, g Grants, tableID string, held, want map[
 	return nil
 }
 
-// permissions are the rights that the permissions of a table need; 0 means any.
+// viewPermissions begins the permissions of views. On a table, they are those of all its views.
+const viewPermissions = "bigtable.authorizedViews."
+
+// permissions are the rights that the permissions of a table or view need; 0 means any.
 var permissions = map[string]rights{
+	viewPermissions + "readRows":               mayRead,
+	viewPermissions + "sampleRowKeys":          mayRead,
+	viewPermissions + "mutateRows":             mayWrite,
+	viewPermissions + "get":                    0,
+	viewPermissions + "list":                   0,
+	viewPermissions + "create":                 mayAdmin,
+	viewPermissions + "update":                 mayAdmin,
+	viewPermissions + "delete":                 mayAdmin,
+	viewPermissions + "getIamPolicy":           mayAdmin,
+	viewPermissions + "setIamPolicy":           mayAdmin,
 	"bigtable.tables.readRows":                 mayRead,
 	"bigtable.tables.sampleRowKeys":            mayRead,
 	"bigtable.tables.mutateRows":               mayWrite,
@@ -241,14 +272,15 @@ var permissions = map[string]rights{
 	"bigtable.tables.setIamPolicy":             mayAdmin,
 }
 
-// TestIamPermissions implements adminpb.BigtableTableAdminServer. It returns the permissions that the caller has on all families of the table.
+// TestIamPermissions implements adminpb.BigtableTableAdminServer. It returns the permissions that the caller has on all families of the table, or on
+// the view.
 func (s *Service) TestIamPermissions(ctx context.Context, req *iampb.TestIamPermissionsRequest) (*iampb.TestIamPermissionsResponse, error) {
 	for _, p := range req.GetPermissions() {
 		if strings.Contains(p, "*") {
 			return nil, errcode.Invalid("Permission %.100q has a wildcard", p)
 		}
 	}
-	caller, _, schema, err := s.iamTable(ctx, req.GetResource())
+	caller, _, of, err := s.iamResource(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
@@ -258,26 +290,26 @@ func (s *Service) TestIamPermissions(ctx context.Context, req *iampb.TestIamPerm
 	}
 	held := mayRead | mayWrite | mayAdmin
 	if me.Kind == api.KindPrincipal {
-		held = rightsOn(me.Grants, schema.Name)
+		held = of.rightsBy(me.Grants)
 	}
 	answer := &iampb.TestIamPermissionsResponse{}
 	for _, p := range req.GetPermissions() {
-		if needs, known := permissions[p]; known && held&needs == needs {
+		if needs, known := permissions[p]; known && held&needs == needs && (of.view == "" || strings.HasPrefix(p, viewPermissions)) {
 			answer.Permissions = append(answer.Permissions, p)
 		}
 	}
 	return answer, nil
 }
 
-// rightsOn returns the rights on a table that grants give, with those that they imply.
-func rightsOn(grants []client.Grant, tableID string) (r rights) {
+// rightsBy returns the rights on the resource that grants give, with those that they imply.
+func (r resource) rightsBy(grants []client.Grant) (held rights) {
 	for _, g := range grants {
-		if g.Family == "" && g.View == "" && (g.Table == "" || g.Table == tableID) {
-			r |= parseRights(g.Rights)
+		if g.Family == "" && (g.View == "" || g.View == r.view) && (g.Table == "" || g.Table == r.table) {
+			held |= parseRights(g.Rights)
 		}
 	}
-	if r&mayAdmin != 0 {
-		r |= mayRead | mayWrite
+	if held&mayAdmin != 0 {
+		held |= mayRead | mayWrite
 	}
-	return r
+	return held
 }

@@ -30,8 +30,11 @@ func (f *fakeRights) List(context.Context, string, string) ([]client.Grant, erro
 	return f.all, f.fail["list"]
 }
 
+// place returns what a grant is on.
+func place(g client.Grant) string { return strings.TrimSuffix(g.Table+"/"+g.View, "/") }
+
 func (f *fakeRights) Add(_ context.Context, g client.Grant) error {
-	f.log = append(f.log, fmt.Sprintf("+%s %s %s", g.Principal, g.Table, g.Rights))
+	f.log = append(f.log, fmt.Sprintf("+%s %s %s", g.Principal, place(g), g.Rights))
 	if err := f.fail[g.Principal]; err != nil {
 		return err
 	}
@@ -40,10 +43,10 @@ func (f *fakeRights) Add(_ context.Context, g client.Grant) error {
 }
 
 func (f *fakeRights) Revoke(_ context.Context, g client.Grant) error {
-	f.log = append(f.log, fmt.Sprintf("-%s %s %s", g.Principal, g.Table, g.Rights))
+	f.log = append(f.log, fmt.Sprintf("-%s %s %s", g.Principal, place(g), g.Rights))
 	var left []client.Grant
 	for _, held := range f.all {
-		if held.Principal == g.Principal && held.Table == g.Table && held.Family == g.Family {
+		if held.Principal == g.Principal && held.Table == g.Table && held.Family == g.Family && held.View == g.View {
 			held.Rights = (parseRights(held.Rights) &^ parseRights(g.Rights)).String()
 		}
 		if held.Rights != "" {

@@ -97,12 +97,3 @@ func (s *instances) ListLogicalViews(context.Context, *adminpb.ListLogicalViewsR
 func (s *instances) ListMaterializedViews(context.Context, *adminpb.ListMaterializedViewsRequest) (*adminpb.ListMaterializedViewsResponse, error) {
 	return &adminpb.ListMaterializedViewsResponse{}, nil
 }
-
-// ListAuthorizedViews implements adminpb.BigtableTableAdminServer. There are none.
-func (s *Service) ListAuthorizedViews(ctx context.Context, req *adminpb.ListAuthorizedViewsRequest) (*adminpb.ListAuthorizedViewsResponse, error) {
-	t, name, err := s.openTable(ctx, req.Parent)
-	if err == nil {
-		_, err = schemaOf(ctx, t, name)
-	}
-	return &adminpb.ListAuthorizedViewsResponse{}, err
-}

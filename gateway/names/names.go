@@ -57,6 +57,18 @@ type Table struct {
 // String returns the resource name.
 func (t Table) String() string { return t.Instance.String() + "/tables/" + t.ID }
 
+// View returns the name of an authorized view of the table.
+func (t Table) View(id string) View { return View{t, id} }
+
+// View is the name of an authorized view of a table: projects/P/instances/I/tables/T/authorizedViews/V.
+type View struct {
+	Table Table
+	ID    string
+}
+
+// String returns the resource name.
+func (v View) String() string { return v.Table.String() + "/authorizedViews/" + v.ID }
+
 // ParseProject parses projects/P and returns P. Errors: ErrBadName.
 func ParseProject(name string) (string, error) {
 	parts, err := split("project name", name, "projects")
@@ -83,6 +95,24 @@ func ParseTable(name string) (Table, error) {
 		return Table{}, err
 	}
 	return Table{Instance{parts[0], parts[1]}, parts[2]}, nil
+}
+
+// ParseView parses the name of an authorized view. It does not check the limits of ids. Errors: ErrBadName.
+func ParseView(name string) (View, error) {
+	parts, err := split("authorized view name", name, "projects", "instances", "tables", "authorizedViews")
+	if err != nil {
+		return View{}, err
+	}
+	return Instance{parts[0], parts[1]}.Table(parts[2]).View(parts[3]), nil
+}
+
+// ParseTableOrView parses the name of an authorized view, or that of a table, which it returns as one of a view with an empty id. Errors: ErrBadName.
+func ParseTableOrView(name string) (View, error) {
+	if strings.Count(name, "/") > 5 {
+		return ParseView(name)
+	}
+	t, err := ParseTable(name)
+	return View{Table: t}, err
 }
 
 // ParseCluster parses the name of a cluster: projects/P/instances/I/clusters/C. Errors: ErrBadName.
@@ -132,22 +162,29 @@ type Limits struct {
 	Strict bool
 }
 
-// strictTableBytes is the limit of Google's service.
-const strictTableBytes = 50
+// strictIDBytes is the limit of Google's service for ids of tables and authorized views.
+const strictIDBytes = 50
 
 // CheckTableID checks the id of a new table. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
 func (l Limits) CheckTableID(id string) error {
 	if err := (*table.Limits)(nil).CheckTableName(id); err != nil {
 		return err
 	}
-	if !l.Strict {
+	return l.check("table id", id)
+}
+
+// CheckViewID checks the id of a new authorized view as Google's service does. The schema of the table checks it, too. Errors: ErrBadName.
+func (l Limits) CheckViewID(id string) error { return l.check("authorized view id", id) }
+
+func (l Limits) check(what, id string) error {
+	if !l.Strict || id == "" {
 		return nil
 	}
-	if len(id) > strictTableBytes {
-		return &Error{What: "table id", Name: id, Reason: fmt.Sprintf("is longer than %d bytes", strictTableBytes)}
+	if len(id) > strictIDBytes {
+		return &Error{What: what, Name: id, Reason: fmt.Sprintf("is longer than %d bytes", strictIDBytes)}
 	}
 	if id[0] == '-' || id[0] == '.' { // [_a-zA-Z0-9][-_.a-zA-Z0-9]*
-		return &Error{What: "table id", Name: id, Reason: "begins with a character other than a-z A-Z 0-9 _"}
+		return &Error{What: what, Name: id, Reason: "begins with a character other than a-z A-Z 0-9 _"}
 	}
 	return nil
 }

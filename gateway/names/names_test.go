@@ -24,6 +24,19 @@ func TestRoundTrip(t *testing.T) {
 		if got, err := ParseTable(name.String()); err != nil || got != name {
 			t.Fatalf("%q: %v, %v", name, got, err)
 		}
+		view := name.View(id.Draw(t, "view"))
+		if got, err := ParseView(view.String()); err != nil || got != view {
+			t.Fatalf("%q: %v, %v", view, got, err)
+		}
+		for _, of := range []View{view, {Table: name}} {
+			text := of.String()
+			if of.ID == "" {
+				text = name.String()
+			}
+			if got, err := ParseTableOrView(text); err != nil || got != of {
+				t.Fatalf("%q: %v, %v", text, got, err)
+			}
+		}
 		if got, c, err := ParseCluster(i.Cluster(name.ID)); err != nil || got != i || c != name.ID {
 			t.Fatalf("%q: %v, %q, %v", i.Cluster(name.ID), got, c, err)
 		}
@@ -45,6 +58,19 @@ func TestMalformed(t *testing.T) {
 		var bad *Error
 		if got, err := ParseTable(name); !errors.Is(err, ErrBadName) || !errors.As(err, &bad) || bad.Name != name {
 			t.Errorf("%q: %v, %v, want ErrBadName", name, got, err)
+		}
+	}
+	for _, name := range []string{
+		"", "v", "projects/p/instances/i/tables/t", "projects/p/instances/i/tables/t/authorizedViews", "projects/p/instances/i/tables/t/authorizedViews/",
+		"projects/p/instances/i/tables//authorizedViews/v", "projects/p/instances/i/tables/t/authorizedViews/v/x", "projects/p/instances/i/tables/t/views/v",
+		"projects/p/instances/i/tables/t/authorizedViews/" + long,
+	} {
+		var bad *Error
+		if got, err := ParseView(name); !errors.Is(err, ErrBadName) || !errors.As(err, &bad) || bad.Name != name {
+			t.Errorf("%q: %v, %v, want ErrBadName", name, got, err)
+		}
+		if got, err := ParseTableOrView(name); !errors.Is(err, ErrBadName) && got.ID != "" {
+			t.Errorf("%q: %v, %v, want ErrBadName or a table", name, got, err)
 		}
 	}
 	for _, name := range []string{"", "p", "projects/", "projects/p/instances/i"} {

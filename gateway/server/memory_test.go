@@ -46,7 +46,7 @@ func (slowTable) Apply(ctx context.Context, m *client.RowMutation, _ ...client.A
 // start starts a server on a slowTable, and returns its address.
 func start(t *testing.T, memory int64) (*Server, string) {
 	t.Helper()
-	s := New(Config{MemoryBytes: memory, Data: bigtable.Config{Sessions: true, Open: func(context.Context, string) (bigtable.Table, error) { return slowTable{}, nil }}})
+	s := New(Config{MemoryBytes: memory, Data: bigtable.Config{Sessions: true, Open: func(context.Context, string, string) (bigtable.Table, error) { return slowTable{}, nil }}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -250,13 +250,13 @@ func (a *Access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 	if err != nil {
 		return nil, err
 	}
+	if err := v.CheckPart(rm); err != nil {
+		return nil, a.refused(ElementPermission(err))
+	}
 	if err := rm.Validate(v.Visible(), a.z.Limits); err != nil {
 		return nil, err
 	}
-	if err = v.CheckPart(rm); err == nil {
-		rm, err = v.Restrict(rm)
-	}
-	if err != nil {
+	if rm, err = v.Restrict(rm); err != nil {
 		return nil, a.refused(ElementPermission(err))
 	}
 	for i := range rm.Mutations {
@@ -279,13 +279,14 @@ func (a *Access) Modify(s *table.Schema, row []byte, rules []table.Rule) error {
 		return err
 	}
 	for i := range rules {
-		err := rules[i].Validate(v.Visible(), a.z.Limits)
+		err := v.CheckPartColumn(row, rules[i].Family, rules[i].Qualifier)
 		if err == nil {
-			if err = v.CheckModify(rules[i].Family); err == nil {
-				err = v.CheckPartColumn(row, rules[i].Family, rules[i].Qualifier)
-			}
-			err = ElementPermission(err)
+			err = rules[i].Validate(v.Visible(), a.z.Limits)
 		}
+		if err == nil {
+			err = v.CheckModify(rules[i].Family)
+		}
+		err = ElementPermission(err)
 		if err != nil {
 			return a.refused(&table.ElementError{What: "rule", Index: i, Err: err})
 		}

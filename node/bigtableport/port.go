@@ -68,12 +68,16 @@ func Open(cfg Config) (*Port, error) {
 	p.clients = actfor.NewClients(actfor.Config{Addr: cfg.NodeAddr, Client: cfg.Client, Max: int(max(16, cfg.MemoryBytes/clientBytes))})
 	p.server = server.New(server.Config{
 		Logger: cfg.Log, MemoryBytes: cfg.MemoryBytes, Caller: p.caller,
-		Data: bigtable.Config{Open: func(ctx context.Context, name string) (bigtable.Table, error) {
+		Data: bigtable.Config{Open: func(ctx context.Context, name, view string) (bigtable.Table, error) {
 			c, err := callerOf(ctx).client(ctx, false)
 			if err != nil {
 				return nil, err
 			}
-			return c.Table(name), nil
+			t := c.Table(name)
+			if view != "" {
+				t = t.View(view)
+			}
+			return t, nil
 		}, Peer: cfg.Peer, Sessions: cfg.Sessions, StrictLimits: cfg.StrictLimits, RowBytesMax: cfg.MemoryBytes / rowShare},
 		Admin: bigtableadmin.Config{StrictLimits: cfg.StrictLimits, Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			c, err := callerOf(ctx).client(ctx, true)

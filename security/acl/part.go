@@ -51,7 +51,8 @@ func (v *View) In(name string) (*View, error) {
 // Part returns the view of the table to which v is confined, or nil if it is not.
 func (v *View) Part() *table.View { return v.part }
 
-// CheckPart returns nil if a row mutation stays within the view to which v is confined. A row, or a family, can be deleted only if the view has all columns
+// CheckPart returns nil if a row mutation, which need not be valid, stays within the view to which v is confined. A family that the view lacks is outside
+// of it, whether or not the table has it. A row, or a family, can be deleted only if the view has all columns
 // of the families concerned. Errors: *DeniedError, in a *table.ElementError if it is that of a mutation.
 func (v *View) CheckPart(m *table.RowMutation) error {
 	if v.part == nil {
@@ -79,8 +80,8 @@ func (v *View) hasPart(m *table.Mutation) bool {
 	}
 	f := v.part.Family(m.Family)
 	switch {
-	case f == nil: // Restrict has its error
-		return true
+	case f == nil:
+		return false
 	case m.Op == table.OpDeleteFamily:
 		return f.Whole()
 	}
@@ -92,7 +93,7 @@ func (v *View) CheckPartColumn(row []byte, family string, qualifier []byte) erro
 	if v.part == nil {
 		return nil
 	}
-	if f := v.part.Family(family); !v.part.HasRow(row) || f != nil && !f.HasColumn(qualifier) {
+	if f := v.part.Family(family); !v.part.HasRow(row) || f == nil || !f.HasColumn(qualifier) {
 		return v.outside()
 	}
 	return nil

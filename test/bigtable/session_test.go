@@ -35,7 +35,7 @@ func (c counted) SendMsg(m any) error {
 
 func (c *counter) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := streamer(ctx, desc, cc, method, opts...)
-	if !strings.HasSuffix(method, "/OpenTable") {
+	if !strings.HasSuffix(method, "/OpenTable") && !strings.HasSuffix(method, "/OpenAuthorizedView") {
 		c.streams.Add(1)
 	}
 	return counted{s, &c.virtual}, err
