@@ -49,7 +49,7 @@ func (m *RowMutation) SetAt(column string, timestamp int64, value []byte) *RowMu
 	return m.Add(table.Set(family, qualifier, timestamp, value))
 }
 
-// AddInt adds n to the integer cell of a column in an aggregate family: to its sum, its minimum or its maximum. The timestamp, in
+// AddInt adds n to the cell of a column in an aggregate family: to its sum, its minimum, its maximum or its distinct integers. The timestamp, in
 // microseconds, identifies the cell, and must not be negative.
 func (m *RowMutation) AddInt(column string, timestamp, n int64) *RowMutation {
 	family, qualifier := m.column(column)

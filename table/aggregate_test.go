@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table/hll"
 )
 
 func aggregateSchema(t *testing.T) *Schema {
 	t.Helper()
 	var specs []FamilySpec
-	for _, text := range []string{"plain", "sum:aggregate=sum", "min:aggregate=min", "max:aggregate=max"} {
+	for _, text := range []string{"plain", "sum:aggregate=sum", "min:aggregate=min", "max:aggregate=max", "hll:aggregate=hll"} {
 		spec, err := ParseFamilySpec(text)
 		if err != nil {
 			t.Fatal(err)
@@ -36,13 +37,42 @@ func TestFold(t *testing.T) {
 		{AggregateMin, 2, -5, -5}, {AggregateMin, -5, 2, -5}, {AggregateMax, 2, -5, 2}, {AggregateMax, -5, 2, 2},
 		{AggregateMax, math.MinInt64, math.MaxInt64, math.MaxInt64},
 	} {
-		if got, err := tc.of.Fold(Integer(tc.a), Integer(tc.b)); err != nil || string(got) != string(Integer(tc.want)) {
-			t.Errorf("%v of %d and %d: %x, %v", tc.of, tc.a, tc.b, got, err)
+		var f Fold
+		if err := errors.Join(f.Begin(tc.of, Integer(tc.a)), f.Add(Integer(tc.b))); err != nil || string(f.Value()) != string(Integer(tc.want)) {
+			t.Errorf("%v of %d and %d: %x, %v", tc.of, tc.a, tc.b, f.Value(), err)
 		}
 	}
-	for _, bad := range [][2][]byte{{nil, Integer(1)}, {Integer(1), []byte("short")}} {
-		if _, err := AggregateSum.Fold(bad[0], bad[1]); !errors.Is(err, ErrBadValue) {
-			t.Errorf("fold of %x: %v", bad, err)
+	for _, a := range []Aggregate{AggregateSum, AggregateHLL} {
+		var f Fold
+		if err := f.Begin(a, []byte("short")); !errors.Is(err, ErrBadValue) {
+			t.Errorf("%v: fold of a short operand: %v", a, err)
+		}
+		if err := f.Add(nil); !errors.Is(err, ErrBadValue) {
+			t.Errorf("%v: fold with no operand: %v", a, err)
+		}
+	}
+}
+
+// TestFoldSketches: integers and sketches of them are operands of a family of sketches, whose cells have any order of them.
+func TestFoldSketches(t *testing.T) {
+	var two hll.Sketch
+	two.Add(-7)
+	two.Add(9)
+	ms := []Mutation{Add("hll", nil, 0, 5), Add("hll", nil, 0, -7), Merge("hll", nil, 0, two.Append(nil))}
+	var operands [][]byte
+	for i := range ms {
+		o, err := AggregateHLL.Operand(&ms[i], make([]byte, 4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		operands = append(operands, o)
+	}
+	two.Add(5)
+	two.Add(-7)
+	var f Fold
+	for i := range operands {
+		if err := errors.Join(f.Begin(AggregateHLL, operands[i]), f.Add(operands[(i+1)%3]), f.Add(operands[(i+2)%3])); err != nil || string(f.Value()) != string(two.Append(nil)) {
+			t.Errorf("from %d: %x, %v", i, f.Value(), err)
 		}
 	}
 }
@@ -55,7 +85,14 @@ func TestAggregateMutations(t *testing.T) {
 	}{
 		{Add("sum", nil, 0, 1), nil},
 		{Merge("max", []byte("q"), 5, Integer(1)), nil},
-		{Merge("max", []byte("q"), 5, nil), ErrBadValue},
+		{Merge("max", []byte("q"), 5, nil), ErrBadOperand},
+		{Add("hll", nil, 0, 1), nil},
+		{Merge("hll", nil, 0, hll.AppendOne(nil, 1)), nil},
+		{Merge("hll", nil, 0, Integer(1)), ErrBadOperand},
+		{Merge("hll", nil, 0, Integer(1)), hll.ErrBadSketch},
+		{Merge("max", nil, 0, hll.AppendOne(nil, 1)), ErrBadOperand},
+		{Mutation{Op: OpAdd, Family: "hll", Value: hll.AppendOne(nil, 1)}, ErrBadOperand},
+		{Set("hll", nil, 1, hll.AppendOne(nil, 1)), ErrAggregate},
 		{Add("sum", nil, ServerTimestamp, 1), ErrBadTimestamp},
 		{Add("sum", make([]byte, 17<<10), 0, 1), ErrLimit},
 		{Add("plain", nil, 0, 1), ErrAggregate},
@@ -95,9 +132,18 @@ func TestAggregateCodec(t *testing.T) {
 	e = wire.Encoder{}
 	AppendSchema(&e, s)
 	d = wire.NewDecoder(e.Bytes())
-	if back, err := DecodeSchema(&d, nil); err != nil || !back.Equal(s) || back.Family("max").Aggregate != AggregateMax {
+	if back, err := DecodeSchema(&d, nil); err != nil || !back.Equal(s) || back.Family("max").Aggregate != AggregateMax || back.Family("hll").Aggregate != AggregateHLL {
 		t.Errorf("got %+v, %v", back, err)
 	}
+	if !strings.Contains(string(e.Bytes()), "\xa6format\x08") {
+		t.Errorf("the format of a schema with sketches is not 8: %q", e.Bytes())
+	}
+	s, err = s.DropFamily("hll")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = wire.Encoder{}
+	AppendSchema(&e, s)
 	if !strings.Contains(string(e.Bytes()), "\xa6format\x04") {
 		t.Errorf("the format of a schema with aggregates is not 4: %q", e.Bytes())
 	}

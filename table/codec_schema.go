@@ -174,8 +174,9 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
 // written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, 5 the change stream, 6 what the table
-// follows, and 7 views: a server that did not know them would serve requests by a view from the whole table.
-const schemaFormat = 7
+// follows, 7 views: a server that did not know them would serve requests by a view from the whole table. Format 8 has families of
+// AggregateHLL.
+const schemaFormat = 8
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
 // not the defaults, format, granularity, deletion_protection, change_stream, the retention in µs, follows, and views.
@@ -198,6 +199,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if len(s.Views) > 0 {
 		format, keys = 7, keys+1
+	}
+	if s.hasAggregate(AggregateHLL) {
+		format = 8
 	}
 	if format > 1 {
 		e.Map(keys + 1)

@@ -38,6 +38,8 @@ var (
 	ErrBadTimestamp = errors.New("bad timestamp")
 	// ErrAggregate means that an operation does not fit the aggregate of a family: an *AggregateError.
 	ErrAggregate = errors.New("operation does not fit the aggregate of the family")
+	// ErrBadOperand means that what is added or merged has not the form of the family's aggregate.
+	ErrBadOperand = errors.New("operand does not fit the aggregate of the family")
 	// ErrBadValue means that a stored value has the wrong form for an operation: an increment needs
 	// 8 bytes.
 	ErrBadValue = errors.New("value does not fit the operation")

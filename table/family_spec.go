@@ -27,7 +27,7 @@ type FamilySpec struct {
 	Compression Compression // compression=none, s2, zstd or two-pass
 	Bloom       BloomMode   // bloom=none, row or rowcol
 	InMemory    *bool       // in-memory, or in-memory=false
-	// Aggregate comes from aggregate=sum, min or max. Nil means not given: a new family is a plain one. The aggregate of a family
+	// Aggregate comes from aggregate=sum, min, max or hll. Nil means not given: a new family is a plain one. The aggregate of a family
 	// cannot change.
 	Aggregate *Aggregate
 }

@@ -56,7 +56,7 @@ func TestGranularityOfMutations(t *testing.T) {
 // TestSchemaOfLaterVersion: a schema is not used by a version that does not know all of it.
 func TestSchemaOfLaterVersion(t *testing.T) {
 	for text, write := range map[string]func(e *wire.Encoder){
-		"format 8 is of a later version": func(e *wire.Encoder) { e.Str("format"); e.Int(8) },
+		"format 9 is of a later version": func(e *wire.Encoder) { e.Str("format"); e.Int(9) },
 		"unknown granularity":            func(e *wire.Encoder) { e.Str("granularity"); e.Str("nanos") },
 	} {
 		var e wire.Encoder

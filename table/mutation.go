@@ -50,7 +50,7 @@ type Mutation struct {
 	Qualifier []byte
 	// Timestamp of OpSet is in microseconds: ServerTimestamp, or not negative. That of OpAdd and OpMerge is not negative.
 	Timestamp int64
-	// Value is used by OpSet, OpAdd and OpMerge. Operands of integers have 8 bytes: see Integer.
+	// Value is used by OpSet, OpAdd and OpMerge. Integers have 8 bytes: see Integer.
 	Value []byte
 	// Start and End restrict OpDeleteColumn to timestamps in [Start, End), in microseconds. Their
 	// zero values cover every version.
@@ -63,7 +63,7 @@ func Set(family string, qualifier []byte, timestamp int64, value []byte) Mutatio
 	return Mutation{Op: OpSet, Family: family, Qualifier: qualifier, Timestamp: timestamp, Value: value}
 }
 
-// Add returns a mutation that adds n to the integer cell of an aggregate family: to its sum, its minimum or its maximum.
+// Add returns a mutation that adds n to the cell of an aggregate family: to its sum, its minimum, its maximum or its distinct integers.
 func Add(family string, qualifier []byte, timestamp, n int64) Mutation {
 	return Mutation{Op: OpAdd, Family: family, Qualifier: qualifier, Timestamp: timestamp, Value: Integer(n)}
 }
@@ -105,7 +105,7 @@ func (m *Mutation) Size() int64 {
 }
 
 // Validate checks the mutation against schema, which may be nil, and lim; nil means the defaults.
-// Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp, ErrLimit, ErrAggregate, ErrBadValue, and, without a schema, ErrBadName.
+// Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp, ErrLimit, ErrAggregate, ErrBadOperand, and, without a schema, ErrBadName.
 func (m *Mutation) Validate(schema *Schema, lim *Limits) error {
 	return m.validate(schema, lim.orDefault())
 }
@@ -139,7 +139,7 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 		return &AggregateError{Family: m.Family, Aggregate: family.Aggregate, Operation: m.Op.String()}
 	}
 	if m.Op.IsOperand() {
-		if err := family.Aggregate.CheckOperand(m.Value); err != nil {
+		if err := family.Aggregate.checkOperand(m); err != nil {
 			return err
 		}
 	}

@@ -199,6 +199,10 @@ func (s *Schema) hasAggregates() bool {
 	return slices.ContainsFunc(s.Families, func(f Family) bool { return f.Aggregate != AggregateNone })
 }
 
+func (s *Schema) hasAggregate(a Aggregate) bool {
+	return slices.ContainsFunc(s.Families, func(f Family) bool { return f.Aggregate == a })
+}
+
 // CheckDrop returns ErrProtected if the table, or one of its views, is protected from being dropped.
 func (s *Schema) CheckDrop() error {
 	for i := range s.Views {

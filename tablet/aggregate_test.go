@@ -1,6 +1,7 @@
 package tablet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/table/hll"
 	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sortedrun"
 )
@@ -105,10 +107,10 @@ func schedules(families []string) (rows []scheduled) {
 // TestAggregateSchedules (T14, T17): four operands with a deletion at each place among them, and between each two of these nothing, a
 // minor, a merging or a major compaction, have the value of the model at each moment.
 func TestAggregateSchedules(t *testing.T) {
-	families := []string{"max", "min", "one", "sum", "two"}
+	families := []string{"hll", "max", "min", "one", "sum", "two"}
 	rows := schedules(families)
 	for schedule := range 1 << (2 * 4) {
-		e := newAggregateEnv(t, "sum:aggregate=sum", "min:aggregate=min", "max:aggregate=max", "one:aggregate=sum,versions=1", "two:aggregate=sum,versions=2")
+		e := newAggregateEnv(t, "sum:aggregate=sum", "min:aggregate=min", "max:aggregate=max", "one:aggregate=sum,versions=1", "hll:aggregate=hll", "two:aggregate=sum,versions=2")
 		m := newModel(map[string]rule{"one": {versions: 1}, "two": {versions: 2}})
 		check := func(event, gap int) {
 			t.Helper()
@@ -258,7 +260,7 @@ func TestAggregateRefusals(t *testing.T) {
 			t.Errorf("rule %d: %v", r.Op, err)
 		}
 	}
-	if _, err := e.apply("row", table.Merge("agg", nil, 0, []byte("short"))); !errors.Is(err, table.ErrBadValue) {
+	if _, err := e.apply("row", table.Merge("agg", nil, 0, []byte("short"))); !errors.Is(err, table.ErrBadOperand) {
 		t.Errorf("operand of 5 bytes: %v", err)
 	}
 	if _, err := e.apply("row", table.Add("agg", nil, table.ServerTimestamp, 1)); !errors.Is(err, table.ErrBadTimestamp) {
@@ -311,19 +313,91 @@ func TestAggregateFilters(t *testing.T) {
 	}
 }
 
+// TestSketches (T14): many integers and sketches, of which the fold becomes normal, are folded the same in memtables, in files, and after each compaction,
+// also after a crash. What is merged is stored and read as Fold has it.
+func TestSketches(t *testing.T) {
+	e := newAggregateEnv(t, "f:aggregate=hll")
+	var want hll.Sketch
+	check := func(when string) {
+		t.Helper()
+		if got, want := e.read("row", nil), cellStrings([]table.Cell{{Family: "f", Qualifier: []byte("q"), Value: want.Append(nil)}}); !slices.Equal(got, want) {
+			t.Fatalf("%s: got %q, want %q", when, got, want)
+		}
+	}
+	add := func(n, count int64) {
+		t.Helper()
+		var ms []table.Mutation
+		for i := range count {
+			want.Add(n + i)
+			ms = append(ms, table.Add("f", []byte("q"), 0, n+i))
+		}
+		e.mustApply("row", ms...)
+	}
+	add(1, 1)
+	check("one integer")
+	add(0, 100)
+	check("in the memtable")
+	for gap := range gaps {
+		for i := range int64(4) {
+			add(int64(gap)*10000+i*1500, 2000)
+			e.pass(gap)
+		}
+		check("integers and " + gaps[gap])
+	}
+	if len(want.Append(nil)) < 1<<15 {
+		t.Errorf("the fold is still sparse: %d bytes", len(want.Append(nil)))
+	}
+	other := bytes.Replace(want.Append(nil), []byte{0x18, 2, 0x20, 8}, []byte{0x18, 2, 0x78, 1, 0x20, 4}, 1) // an unknown field, type int64
+	e.mustApply("other", table.Merge("f", nil, 0, other))
+	if got, want := e.read("other", nil), cellStrings([]table.Cell{{Family: "f", Value: want.Append(nil)}}); !slices.Equal(got, want) {
+		t.Errorf("merged: got %q, want %q", got, want)
+	}
+	for _, m := range []table.Mutation{table.Merge("f", nil, 0, table.Integer(1)), table.Merge("f", nil, 0, nil), table.Merge("f", nil, 0, other[:len(other)-1])} {
+		if _, err := e.apply("row", m); !errors.Is(err, table.ErrBadOperand) || !errors.Is(api.FromRPC(api.ToRPC(err)), table.ErrBadOperand) {
+			t.Errorf("merge of %.20x: %v", m.Value, err)
+		}
+	}
+	e.crash()
+	e.open()
+	check("after a crash")
+}
+
+// TestSketchMemory: a row's limit holds for the folds of its cells, which may be larger than each operand.
+func TestSketchMemory(t *testing.T) {
+	e := newEnv(t, Config{RowReadBytesMax: 60 << 10}, "f:aggregate=hll")
+	for i := range int64(2) {
+		var s hll.Sketch
+		for n := range int64(15000) {
+			s.Add(i*20000 + n)
+		}
+		for _, row := range []string{"one", "two"} {
+			e.mustApply(row, table.Merge("f", []byte("q"), 0, s.Append(nil)))
+		}
+		e.mustApply("two", table.Merge("f", []byte("r"), 0, s.Append(nil)))
+	}
+	if got := e.read("one", nil); len(got) != 1 {
+		t.Errorf("%d cells of 32 KiB", len(got))
+	}
+	err := e.ReadRow(t.Context(), testTable, []byte("two"), nil, func([]byte, []table.Cell) error { return nil })
+	if !errors.Is(err, table.ErrLimit) {
+		t.Errorf("two cells of 32 KiB: %v", err)
+	}
+}
+
 // TestAggregateHistory: a deletion of some timestamps ends the operands before it, also in a column whose policy counts versions and is
 // judged as a whole, of few and of many entries.
 func TestAggregateHistory(t *testing.T) {
 	for _, columns := range []int{1, holdBytes / 100} {
-		e := newAggregateEnv(t, "f:aggregate=sum,versions=100000")
-		m := newModel(map[string]rule{"f": {versions: 100000}})
+		e := newAggregateEnv(t, "f:aggregate=sum,versions=100000", "hll:aggregate=hll,versions=100000")
+		m := newModel(map[string]rule{"f": {versions: 100000}, "hll": {versions: 100000}})
 		for round := range 3 {
 			var ms []table.Mutation
 			for i := range columns {
-				ms = append(ms, table.Add("f", []byte("q"), int64(i), int64(i+round)))
+				ms = append(ms, table.Add("f", []byte("q"), int64(i), int64(i+round)), table.Add("hll", nil, int64(i/100), int64(i+round)))
 			}
 			if round == 1 {
 				ms = append(ms, table.DeleteColumnRange("f", []byte("q"), 0, table.Before(int64(columns/2+1))), table.Add("f", []byte("q"), 0, 8))
+				ms = append(ms, table.DeleteColumnRange("hll", nil, 0, table.Before(1)), table.Add("hll", nil, 0, 8))
 			}
 			m.apply("row", e.mustApply("row", ms...), ms)
 			e.pass(1)

@@ -47,8 +47,9 @@ type compaction struct {
 
 // operand is the fold of the operands of a cell that a compaction has read so far.
 type operand struct {
-	there, owned bool // owned: value may be changed
-	key, value   []byte
+	there, folded bool // folded: its value is that of fold
+	key, value    []byte
+	fold          table.Fold
 }
 
 // heldEntry is an entry held until its column is judged.
@@ -258,19 +259,20 @@ func (c *compaction) keepValue(verdict gcpolicy.Verdict, key, value []byte) erro
 	case verdict == gcpolicy.Merged && planted.On(planted.OperandDropped):
 		return nil
 	case verdict == gcpolicy.Merged:
-		if !o.owned {
-			o.value, o.owned = bytes.Clone(o.value), true
+		if !o.folded {
+			o.folded = true
+			if err := o.fold.Begin(c.family.Aggregate, o.value); err != nil {
+				return err
+			}
 		}
-		var err error
-		o.value, err = c.family.Aggregate.Fold(o.value, value)
-		return err
+		return o.fold.Add(value)
 	case verdict != gcpolicy.Live:
 		return nil
 	case c.family.Aggregate == table.AggregateNone:
 		return c.emit(c.family, key, value)
 	}
 	err := c.flushOperand()
-	o.there, o.owned, o.key, o.value = true, false, append(o.key[:0], key...), value
+	o.there, o.folded, o.key, o.value = true, false, append(o.key[:0], key...), value
 	return err
 }
 
@@ -281,6 +283,9 @@ func (c *compaction) flushOperand() error {
 		return nil
 	}
 	value := o.value
+	if o.folded {
+		value = o.fold.Value()
+	}
 	o.there, o.value = false, nil
 	return c.emit(c.family, o.key, value)
 }

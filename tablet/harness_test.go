@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -410,7 +411,7 @@ func cellStrings(cells []table.Cell) []string {
 	for _, c := range cells {
 		value := string(c.Value)
 		if len(value) > 32 { // enough to distinguish values in a test's output
-			value = fmt.Sprintf("%s…%d", value[:16], len(value))
+			value = fmt.Sprintf("%s…%d, CRC %08x", value[:16], len(value), crc32.ChecksumIEEE(c.Value))
 		}
 		out = append(out, fmt.Sprintf("%s:%s@%d=%s", c.Family, c.Qualifier, c.Timestamp, value))
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/table/hll"
 )
 
 // The model implements the rules of table's package comment in the simplest way: maps, changed in
@@ -60,11 +62,11 @@ func (m *model) apply(row string, stamp int64, ms []table.Mutation) {
 			if r[c] == nil {
 				r[c] = map[int64]string{}
 			}
-			value := mu.Value
+			value := operandOf(&mu)
 			if old, there := r[c][mu.Timestamp]; there {
-				value = integerValue(m.fold(mu.Family, integerOf(old), integerOf(string(mu.Value))))
+				value = m.fold(mu.Family, old, value)
 			}
-			r[c][mu.Timestamp] = string(value)
+			r[c][mu.Timestamp] = value
 			m.limit(r[c], mu.Family)
 		case table.OpDeleteColumn:
 			maps.DeleteFunc(r[c], func(ts int64, _ string) bool { return ts >= mu.Start && mu.End.Contains(ts) })
@@ -89,19 +91,31 @@ func (m *model) limit(c map[int64]string, family string) {
 }
 
 // fold is the aggregate of the family with that name.
-func (m *model) fold(family string, a, b int64) int64 {
+func (m *model) fold(family, a, b string) string {
 	switch {
+	case strings.HasPrefix(family, "hll"):
+		var s hll.Sketch
+		if err := errors.Join(s.Merge([]byte(a)), s.Merge([]byte(b))); err != nil {
+			panic(err)
+		}
+		return string(s.Append(nil))
 	case strings.HasPrefix(family, "min"):
-		return min(a, b)
+		return string(table.Integer(min(integerOf(a), integerOf(b))))
 	case strings.HasPrefix(family, "max"):
-		return max(a, b)
+		return string(table.Integer(max(integerOf(a), integerOf(b))))
 	}
-	return a + b
+	return string(table.Integer(integerOf(a) + integerOf(b)))
+}
+
+// operandOf returns the cell that an add or merge makes where there is none.
+func operandOf(m *table.Mutation) string {
+	if m.Op == table.OpAdd && strings.HasPrefix(m.Family, "hll") {
+		return string(hll.AppendOne(nil, integerOf(string(m.Value))))
+	}
+	return string(m.Value)
 }
 
 func integerOf(value string) int64 { return int64(binary.BigEndian.Uint64([]byte(value))) }
-
-func integerValue(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 func (m *model) read(row string, now int64) []table.Cell {
 	m.now = max(m.now, now)
@@ -130,10 +144,11 @@ var modelFamilies = map[string]string{
 	"all": "all:", "one": "one:versions=1", "three": "three:versions=3,group=g2,compression=zstd",
 	"young": "young:age=100s", "both": "both:versions=2,age=200s,group=g2",
 	"sum": "sum:aggregate=sum", "sum2": "sum2:versions=2,aggregate=sum,group=g2", "min": "min:age=200s,aggregate=min", "max3": "max3:versions=3,aggregate=max",
+	"hll2": "hll2:versions=2,aggregate=hll",
 }
 
 // aggregateFamilies are those of modelFamilies with an aggregate.
-var aggregateFamilies = []string{"max3", "min", "sum", "sum2"}
+var aggregateFamilies = []string{"hll2", "max3", "min", "sum", "sum2"}
 
 func (rr *randomRun) row() string { return fmt.Sprintf("row\x00%d", rr.r.IntN(6)) }
 
@@ -160,7 +175,23 @@ func (rr *randomRun) operand() table.Mutation {
 	if at := rr.timestamp(); at != table.ServerTimestamp {
 		return table.Add(family, rr.qualifier(), at, n)
 	}
-	return table.Merge(family, rr.qualifier(), 0, integerValue(n))
+	if family == "hll2" {
+		return table.Merge(family, rr.qualifier(), 0, rr.sketch(n))
+	}
+	return table.Merge(family, rr.qualifier(), 0, table.Integer(n))
+}
+
+// sketch returns a sketch of integers from n: of none, of few, or of so many that it is normal, perhaps with others.
+func (rr *randomRun) sketch(n int64) []byte {
+	var s hll.Sketch
+	count := int64(2)
+	if rr.r.IntN(4) == 0 {
+		count = []int64{0, 2000, 15000, 30000}[rr.r.IntN(4)]
+	}
+	for i := range count {
+		s.Add(n + i)
+	}
+	return s.Append(nil)
 }
 
 func (rr *randomRun) qualifier() []byte {
@@ -384,7 +415,7 @@ func (rr *randomRun) checkAll() {
 func newRandomRun(t testing.TB, seed uint64) *randomRun {
 	rules := map[string]rule{
 		"one": {versions: 1}, "three": {versions: 3}, "young": {age: 100 * time.Second}, "both": {versions: 2, age: 200 * time.Second},
-		"sum2": {versions: 2}, "min": {age: 200 * time.Second}, "max3": {versions: 3},
+		"sum2": {versions: 2}, "hll2": {versions: 2}, "min": {age: 200 * time.Second}, "max3": {versions: 3},
 	}
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, MajorPeriod: 1000 * time.Hour, CompactionBytesPerSecond: -1}
 	return &randomRun{

@@ -131,6 +131,9 @@ func (r *reader) release() {
 	if cap(r.rows.versions) > keep {
 		r.rows.versions = nil
 	}
+	if r.rows.folding.Bytes() > keep*versionBytes {
+		r.rows.folding = table.Fold{}
+	}
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions = nil, nil, false, nil, nil, false
 	r.heat.End()

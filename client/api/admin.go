@@ -107,7 +107,7 @@ func DecodeFamilySpec(d *wire.Decoder) (f table.FamilySpec, err error) {
 			f.InMemory = &on
 		case "aggregate":
 			var a table.Aggregate
-			if a, err = named(d, table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax); err == nil {
+			if a, err = named(d, table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax, table.AggregateHLL); err == nil {
 				f.Aggregate = &a
 			}
 		case "id": // present in the families of describe_table

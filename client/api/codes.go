@@ -105,6 +105,7 @@ var kinds = errkind.Table{
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrNoMutations, Cause: "no_mutations"},
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrNoRules, Cause: "no_rules"},
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrAggregate, Cause: "aggregate"},
+		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrBadOperand, Cause: "operand"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSchema},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadGCPolicy, Cause: "gc_policy"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSpec, Cause: "spec"},

@@ -359,9 +359,9 @@ func TestListAndDelete(t *testing.T) {
 
 const sumOfInts = `aggregate_type {input_type {int64_type {}} sum {}}`
 
-// TestValueTypes: aggregates of integers survive, and all other types are rejected.
+// TestValueTypes: aggregates of integers, and sketches of them, survive, and all other types are rejected.
 func TestValueTypes(t *testing.T) {
-	for _, a := range []table.Aggregate{table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax} {
+	for _, a := range []table.Aggregate{table.AggregateNone, table.AggregateSum, table.AggregateMin, table.AggregateMax, table.AggregateHLL} {
 		if got, err := aggregateOf(valueTypeOf(a)); got != a || err != nil {
 			t.Errorf("%v: %v, %v", a, got, err)
 		}
@@ -369,7 +369,9 @@ func TestValueTypes(t *testing.T) {
 	for text, want := range map[string]codes.Code{
 		`bytes_type {}`: codes.Unimplemented, `int64_type {}`: codes.Unimplemented, `aggregate_type {}`: codes.InvalidArgument,
 		`aggregate_type {sum {}}`: codes.InvalidArgument, `aggregate_type {input_type {string_type {}} max {}}`: codes.InvalidArgument,
-		`aggregate_type {input_type {int64_type {}} hllpp_unique_count {}}`:                  codes.Unimplemented,
+		`aggregate_type {input_type {int64_type {}} hllpp_unique_count {}}`:                  codes.OK,
+		`aggregate_type {input_type {string_type {}} hllpp_unique_count {}}`:                 codes.Unimplemented,
+		`aggregate_type {hllpp_unique_count {}}`:                                             codes.Unimplemented,
 		`aggregate_type {input_type {int64_type {encoding {ordered_code_bytes {}}}} sum {}}`: codes.Unimplemented,
 		`aggregate_type {input_type {int64_type {encoding {big_endian_bytes {}}}} min {}}`:   codes.OK,
 		`aggregate_type {input_type {int64_type {}} state_type {int64_type {}} max {}}`:      codes.OK,

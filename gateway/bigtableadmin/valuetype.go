@@ -16,13 +16,13 @@ func aggregateOf(t *adminpb.Type) (table.Aggregate, error) {
 	if a == nil {
 		return 0, errcode.Unimplemented("Only aggregates are supported as value types of column families.")
 	}
-	switch a.GetAggregator().(type) {
-	case nil:
+	if a.GetAggregator() == nil {
 		return 0, errcode.Invalid("value_type.aggregate_type has no aggregator")
-	case *adminpb.Type_Aggregate_HllppUniqueCount:
-		return 0, errcode.Unimplemented("Of aggregates, sum, min and max of int64 are supported. Unique counts are not.")
 	}
 	input := a.GetInputType().GetInt64Type()
+	if input == nil && a.GetHllppUniqueCount() != nil {
+		return 0, errcode.Unimplemented("Of the inputs of unique counts, int64 is supported.")
+	}
 	if input == nil {
 		return 0, errcode.Invalid("value_type.aggregate_type.input_type must be int64_type")
 	}
@@ -36,6 +36,8 @@ func aggregateOf(t *adminpb.Type) (table.Aggregate, error) {
 		return table.AggregateMin, nil
 	case *adminpb.Type_Aggregate_Max_:
 		return table.AggregateMax, nil
+	case *adminpb.Type_Aggregate_HllppUniqueCount:
+		return table.AggregateHLL, nil
 	}
 	return 0, errcode.Unimplemented("The aggregator of value_type is not supported.")
 }
@@ -50,6 +52,11 @@ func valueTypeOf(a table.Aggregate) *adminpb.Type {
 		t.Aggregator = &adminpb.Type_Aggregate_Min_{Min: &adminpb.Type_Aggregate_Min{}}
 	case table.AggregateMax:
 		t.Aggregator = &adminpb.Type_Aggregate_Max_{Max: &adminpb.Type_Aggregate_Max{}}
+	case table.AggregateHLL:
+		t.StateType = &adminpb.Type{Kind: &adminpb.Type_BytesType{BytesType: &adminpb.Type_Bytes{
+			Encoding: &adminpb.Type_Bytes_Encoding{Encoding: &adminpb.Type_Bytes_Encoding_Raw_{Raw: &adminpb.Type_Bytes_Encoding_Raw{}}},
+		}}}
+		t.Aggregator = &adminpb.Type_Aggregate_HllppUniqueCount{HllppUniqueCount: &adminpb.Type_Aggregate_HyperLogLogPlusPlusUniqueCount{}}
 	default:
 		return nil
 	}

@@ -9,7 +9,8 @@
 //
 // The column is family:qualifier. The timestamp is in microseconds; a cell without one gets that of the server's clock. Instead of row, column
 // and value, which are text in UTF-8, an object may have row_base64, column_base64 and value_base64, for any bytes (RFC 4648, with padding).
-// If it has both, base64 counts. Instead of a value, value_int is a number, stored as a counter: 8 bytes, big-endian. Labels are ignored.
+// If it has both, base64 counts. Instead of a value, value_int is a number, stored as a counter: 8 bytes, big-endian. Labels and
+// value_distinct are ignored.
 // Other fields, fields that occur twice, and invalid UTF-8 are errors. "stele scan --json" prints this form, too.
 //
 // A line has at most 136 MiB and 100,000 cells. JSONWriter begins another line after one MiB of cells or 10,000 of them.

@@ -172,7 +172,7 @@ func (p *Parser) object(field func(name string) error) error {
 var names = map[string]string{}
 
 func init() {
-	for _, n := range []string{"row", "row_base64", "cells", "column", "column_base64", "timestamp", "value", "value_base64", "value_int", "labels"} {
+	for _, n := range []string{"row", "row_base64", "cells", "column", "column_base64", "timestamp", "value", "value_base64", "value_int", "value_distinct", "labels"} {
 		names[`"`+n+`"`] = n
 	}
 }
@@ -231,7 +231,7 @@ func (p *Parser) cell() (c table.Cell, err error) {
 			return p.counter(&value)
 		case "timestamp":
 			return p.timestamp(&c.Timestamp)
-		case "labels":
+		case "labels", "value_distinct":
 			return syntax(p.dec.SkipValue())
 		}
 		return unknownField(name)

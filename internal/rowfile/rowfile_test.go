@@ -119,13 +119,13 @@ func TestLargeRow(t *testing.T) {
 func TestParse(t *testing.T) {
 	one := func(c table.Cell) table.Row { return table.Row{Key: []byte("r"), Cells: []table.Cell{c}} }
 	for line, want := range map[string]table.Row{
-		`{"row":"r","cells":[{"column":"f:q","timestamp":5,"value":"v"}]}`:                                                            one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: 5, Value: []byte("v")}),
-		`{"row":"r","cells":[{"column":"f:q","value":"v"}]}`:                                                                          one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: table.ServerTimestamp, Value: []byte("v")}),
-		` { "cells" : [ {"value":"","column":"f:a:b","timestamp":0} ] , "row":"r" } `:                                                 one(table.Cell{Family: "f", Qualifier: []byte("a:b"), Value: []byte{}}),
-		`{"row":"x","row_base64":"cg==","cells":[{"column":"f:","timestamp":1,"value_base64":"/w=="}]}`:                               one(table.Cell{Family: "f", Qualifier: []byte{}, Timestamp: 1, Value: []byte{0xff}}),
-		`{"row":"r","cells":[{"column_base64":"ZjpxAA==","timestamp":1,"value_int":-2}]}`:                                             one(table.Cell{Family: "f", Qualifier: []byte("q\x00"), Timestamp: 1, Value: []byte{255, 255, 255, 255, 255, 255, 255, 254}}),
-		`{"row":"r","cells":[{"column":"f:q","timestamp":1,"value":"x","value_base64":"dg==","value_int":7,"labels":["a",{"b":1}]}]}`: one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: 1, Value: []byte("v")}),
-		`{"row":"\u0072","cells":[{"column":"f:q","timestamp":1,"value":"\ud83d\ude00"}]}`:                                            one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: 1, Value: []byte("😀")}),
+		`{"row":"r","cells":[{"column":"f:q","timestamp":5,"value":"v"}]}`:                                                                               one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: 5, Value: []byte("v")}),
+		`{"row":"r","cells":[{"column":"f:q","value":"v"}]}`:                                                                                             one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: table.ServerTimestamp, Value: []byte("v")}),
+		` { "cells" : [ {"value":"","column":"f:a:b","timestamp":0} ] , "row":"r" } `:                                                                    one(table.Cell{Family: "f", Qualifier: []byte("a:b"), Value: []byte{}}),
+		`{"row":"x","row_base64":"cg==","cells":[{"column":"f:","timestamp":1,"value_base64":"/w=="}]}`:                                                  one(table.Cell{Family: "f", Qualifier: []byte{}, Timestamp: 1, Value: []byte{0xff}}),
+		`{"row":"r","cells":[{"column_base64":"ZjpxAA==","timestamp":1,"value_int":-2}]}`:                                                                one(table.Cell{Family: "f", Qualifier: []byte("q\x00"), Timestamp: 1, Value: []byte{255, 255, 255, 255, 255, 255, 255, 254}}),
+		`{"row":"r","cells":[{"column":"f:q","timestamp":1,"value":"x","value_base64":"dg==","value_int":7,"value_distinct":3,"labels":["a",{"b":1}]}]}`: one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: 1, Value: []byte("v")}),
+		`{"row":"\u0072","cells":[{"column":"f:q","timestamp":1,"value":"\ud83d\ude00"}]}`:                                                               one(table.Cell{Family: "f", Qualifier: []byte("q"), Timestamp: 1, Value: []byte("😀")}),
 	} {
 		var p Parser
 		var row table.Row

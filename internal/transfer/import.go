@@ -368,7 +368,7 @@ func passes(err error) bool {
 // ofRow reports whether an error concerns one row only.
 func ofRow(err error) bool {
 	for _, e := range []error{
-		client.ErrNoFamily, client.ErrRowTooLarge, table.ErrLimit, table.ErrBadRowKey, table.ErrBadTimestamp, table.ErrBadName, table.ErrBadOp, table.ErrBadValue, table.ErrAggregate,
+		client.ErrNoFamily, client.ErrRowTooLarge, table.ErrLimit, table.ErrBadRowKey, table.ErrBadTimestamp, table.ErrBadName, table.ErrBadOp, table.ErrBadOperand, table.ErrAggregate,
 	} {
 		if errors.Is(err, e) {
 			return true

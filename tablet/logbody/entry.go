@@ -92,6 +92,10 @@ func AppendMutation(dst, scratch []byte, m *table.Mutation, f *table.Family) (_,
 			form, trim, needTime = formServerCell, 16, true
 		}
 	case table.OpAdd, table.OpMerge:
+		var operand [32]byte // the sketch of one integer has 22 at most
+		if value, err = f.Aggregate.Operand(m, operand[:]); err != nil {
+			return dst, scratch, false, fmt.Errorf("BUG: operand passed validation: %w", err)
+		}
 		suffix = ikey.AppendOperand(ikey.AppendColumn(suffix, m.Qualifier), m.Timestamp, seqPlaceholder)
 		form = formOperand
 	case table.OpDeleteColumn:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/steledb/stele/table/hll"
 )
 
 const table = "t"
@@ -188,13 +191,14 @@ func TestGoWrites(t *testing.T) {
 	}
 }
 
-// TestGoAggregates: Google's Go client creates families of sums, minima and maxima, and adds to and merges into their cells.
+// TestGoAggregates: Google's Go client creates families of sums, minima, maxima and unique counts, and adds to and merges into their cells.
 func TestGoAggregates(t *testing.T) {
 	c, admin := goClient(t, startNode(t))
 	integers := func(a bigtable.Aggregator) bigtable.Family {
 		return bigtable.Family{ValueType: bigtable.AggregateType{Input: bigtable.Int64Type{}, Aggregator: a}}
 	}
-	families := map[string]bigtable.Family{"sum": integers(bigtable.SumAggregator{}), "min": integers(bigtable.MinAggregator{}), "max": integers(bigtable.MaxAggregator{}), "f": {}}
+	families := map[string]bigtable.Family{"sum": integers(bigtable.SumAggregator{}), "min": integers(bigtable.MinAggregator{}), "max": integers(bigtable.MaxAggregator{}),
+		"unique": integers(bigtable.HllppUniqueCountAggregator{}), "f": {}}
 	if err := admin.CreateTableFromConf(t.Context(), &bigtable.TableConf{TableID: table, ColumnFamilies: families}); err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +220,8 @@ func TestGoAggregates(t *testing.T) {
 			m.AddIntToCell(family, "a", 1000, n)
 			m.MergeBytesToCell(family, "m", 2000, binary.BigEndian.AppendUint64(nil, uint64(n)))
 		}
+		m.AddIntToCell("unique", "a", 1000, n)
+		m.MergeBytesToCell("unique", "m", 2000, hll.AppendOne(nil, n))
 		if err := tbl.Apply(t.Context(), "r", m); err != nil {
 			t.Fatal(err)
 		}
@@ -231,6 +237,13 @@ func TestGoAggregates(t *testing.T) {
 			}
 		}
 	}
+	// The sketch of 5, -7 and 3 that Google's library zetasketch 0.1.0 makes.
+	const sketch = "08701003180220088207121003180f2014320aeaaf01fac7069daac801"
+	for i, at := range []bigtable.Timestamp{1000, 2000} {
+		if c := row["unique"][i]; c.Timestamp != at || hex.EncodeToString(c.Value) != sketch {
+			t.Errorf("unique: %d %x, want %s", c.Timestamp, c.Value, sketch)
+		}
+	}
 	set, add := bigtable.NewMutation(), bigtable.NewMutation()
 	set.Set("sum", "a", 1000, binary.BigEndian.AppendUint64(nil, 1))
 	add.AddIntToCell("f", "a", 1000, 1)
@@ -238,6 +251,11 @@ func TestGoAggregates(t *testing.T) {
 		if err := tbl.Apply(t.Context(), "r", m); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	bad := bigtable.NewMutation()
+	bad.MergeBytesToCell("unique", "a", 1000, []byte("x"))
+	if err := tbl.Apply(t.Context(), "r", bad); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "ZetaSketch") {
+		t.Errorf("merge of no sketch: %v", err)
 	}
 	increment := bigtable.NewReadModifyWrite()
 	increment.Increment("sum", "a", 1)

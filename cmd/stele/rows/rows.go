@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/table/hll"
 )
 
 // A rowWriter prints rows one at a time. It needs memory for one row.
@@ -21,12 +22,12 @@ type rowWriter interface{ write(row *table.Row) error }
 // A rowForm holds the flags for the format of rows.
 type rowForm struct {
 	full     bool // do not truncate long values on a terminal
-	counters bool // print values of 8 bytes as numbers
+	counters bool // print values of 8 bytes as numbers, and sketches as the number of values in them
 }
 
 func (f *rowForm) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.full, "full", false, "do not truncate long values on a terminal")
-	cmd.Flags().BoolVar(&f.counters, "int", false, "print values of 8 bytes as counters, as \"stele incr\" writes them")
+	cmd.Flags().BoolVar(&f.counters, "int", false, "print values of 8 bytes as counters, as \"stele incr\" writes them, and sketches of\naggregate families as the number of distinct integers, approximately")
 }
 
 // newRowWriter returns the writer for JSON, a terminal, or plain output.
@@ -46,7 +47,7 @@ func newRowWriter(a *cli.App, f rowForm) rowWriter {
 //	 {"column":"f:q","column_base64":"Zjpx","timestamp":1,"value":"v","value_base64":"dg=="}]}
 //
 // Byte strings have the form of appendJSONField. With counters, a value of 8 bytes also has the field
-// value_int.
+// value_int, and a sketch the field value_distinct.
 type jsonRows struct {
 	out      *bufio.Writer
 	counters bool
@@ -79,6 +80,8 @@ func (w *jsonRows) appendCell(b []byte, c *table.Cell) []byte {
 	b = cli.AppendJSONField(append(b, ','), "value", c.Value)
 	if w.counters && len(c.Value) == 8 {
 		b = strconv.AppendInt(append(b, `,"value_int":`...), int64(binary.BigEndian.Uint64(c.Value)), 10)
+	} else if n, ok := distinctOf(c.Value); w.counters && ok {
+		b = strconv.AppendInt(append(b, `,"value_distinct":`...), n, 10)
 	}
 	for i, label := range c.Labels {
 		if i == 0 {
@@ -119,7 +122,8 @@ func (w *keyRows) write(row *table.Row) error {
 }
 
 // plainRows prints one cell per line: row, column, time and value, separated by tabs. Tabs and
-// newlines in them are escaped. With counters, a value of 8 bytes is printed as a decimal number.
+// newlines in them are escaped. With counters, a value of 8 bytes is printed as a decimal number, and a sketch
+// as its estimate.
 type plainRows struct {
 	out      *bufio.Writer
 	counters bool
@@ -137,6 +141,8 @@ func (w *plainRows) write(row *table.Row) error {
 		b = append(append(b, cli.FormatMoment(c.Timestamp)...), '\t')
 		if w.counters && len(c.Value) == 8 {
 			b = strconv.AppendInt(b, int64(binary.BigEndian.Uint64(c.Value)), 10)
+		} else if n, ok := distinctOf(c.Value); w.counters && ok {
+			b = strconv.AppendInt(b, n, 10)
 		} else {
 			b = cli.AppendEscaped(b, c.Value)
 		}
@@ -192,6 +198,9 @@ func (w *terminalRows) value(value []byte, columns int) string {
 	if n, ok := counterOf(value); ok || w.counters && len(value) == 8 {
 		return strconv.FormatInt(n, 10) + w.a.Paint(true, cli.StyleFaint, " (8 bytes)")
 	}
+	if n, ok := distinctOf(value); ok && (w.counters || !w.full) {
+		return "≈ " + cli.FormatCount(n) + " distinct" + w.a.Paint(true, cli.StyleFaint, " ("+cli.FormatSize(int64(len(value)))+")")
+	}
 	if w.full {
 		return cli.EscapeBytes(value)
 	}
@@ -227,4 +236,13 @@ func counterOf(value []byte) (int64, bool) {
 	}
 	n := int64(binary.BigEndian.Uint64(value))
 	return n, -1<<47 <= n && n < 1<<47
+}
+
+// distinctOf returns the number of distinct integers in a value that is a sketch, approximately.
+func distinctOf(value []byte) (int64, bool) {
+	var s hll.Sketch
+	if s.Merge(value) != nil {
+		return 0, false
+	}
+	return s.Estimate(), true
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/cli/clitest"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/table/hll"
 )
 
 func sampleRow() *table.Row {
@@ -27,6 +28,7 @@ func sampleRow() *table.Row {
 		{Family: "contents", Timestamp: 5, Value: []byte("old")},
 		{Family: "n", Qualifier: []byte("visits"), Timestamp: 6, Value: []byte{0, 0, 0, 0, 0, 0, 0, 77}},
 		{Family: "n", Qualifier: []byte{0xff}, Timestamp: 6, Value: nil},
+		{Family: "u", Qualifier: []byte("users"), Timestamp: 0, Value: hll.AppendOne(nil, 1)},
 	}}
 }
 
@@ -46,13 +48,15 @@ func TestRowForms(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("<html>\n\x1b[2J"+strings.Repeat("日本", 40))) + `"},` +
 			`{"column":"contents:","column_base64":"Y29udGVudHM6","timestamp":5,"value":"old","value_base64":"b2xk"},` +
 			`{"column":"n:visits","column_base64":"bjp2aXNpdHM=","timestamp":6,"value_base64":"AAAAAAAAAE0=","value_int":77},` +
-			`{"column_base64":"bjr/","timestamp":6,"value":"","value_base64":""}]}` + "\n"},
+			`{"column_base64":"bjr/","timestamp":6,"value":"","value_base64":""},` +
+			`{"column":"u:users","column_base64":"dTp1c2Vycw==","timestamp":0,"value_base64":"CHAQARgCIAiCBwsQARgPIBQyA5ajLg==","value_distinct":1}]}` + "\n"},
 		{"plain", func() { a.JSON = false }, false, "com.cnn.www\tanchor:cnnsi.com\t9\tCNN\n" +
 			"com.cnn.www\tanchor:a.very.long.name.of.a.page.that.has.a.link\t8\tCNN.com\n" +
 			"com.cnn.www\tcontents:\t2026-11-21T09:40:00.000000Z\t<html>\\n\\x1b[2J" + strings.Repeat("日本", 40) + "\n" +
 			"com.cnn.www\tcontents:\t5\told\n" +
 			"com.cnn.www\tn:visits\t6\t\\x00\\x00\\x00\\x00\\x00\\x00\\x00M\n" +
-			"com.cnn.www\tn:\\xff\t6\t\n"},
+			"com.cnn.www\tn:\\xff\t6\t\n" +
+			"com.cnn.www\tu:users\t0\t\\x08p\\x10\\x01\\x18\\x02 \\x08\\x82\\x07\\x0b\\x10\\x01\\x18\\x0f \\x142\\x03\\x96\\xa3.\n"},
 		{"terminal", func() { a.OutTTY, a.Color, a.Width = true, false, 80 }, false, "" +
 			"com.cnn.www\n" +
 			"  anchor:cnnsi.com         9                            CNN\n" +
@@ -60,7 +64,8 @@ func TestRowForms(t *testing.T) {
 			"  contents:                2026-11-21T09:40:00.000000Z  <html>\\n\\x1b[2J … 251 B\n" +
 			"                           5                            old\n" +
 			"  n:visits                 6                            77 (8 bytes)\n" +
-			"  n:\\xff                   6                            \n"},
+			"  n:\\xff                   6                            \n" +
+			"  u:users                  0                            ≈ 1 distinct (22 B)\n"},
 	} {
 		form.setup()
 		out.Reset()
