@@ -130,6 +130,11 @@ func (l *Limits) CheckTableName(name string) error {
 	return checkName("table name", name, l.orDefault().TableNameBytes)
 }
 
+// CheckName checks the name of what has names as tables do: "replication name". Errors: ErrBadName, ErrLimit.
+func (l *Limits) CheckName(what, name string) error {
+	return checkName(what, name, l.orDefault().TableNameBytes)
+}
+
 // CheckFamilyName checks a column family's name. Errors: ErrBadName, ErrLimit.
 func (l *Limits) CheckFamilyName(name string) error {
 	return checkName("family name", name, l.orDefault().FamilyNameBytes)

@@ -28,10 +28,8 @@ import (
 const (
 	// askEvery is how long an answer of a cluster is used.
 	askEvery = 10 * time.Second
-	// askTimeout bounds the wait for a cluster.
+	// askTimeout bounds the wait for a cluster, and so for all: they are asked at once. Pages wait longer.
 	askTimeout = 6 * time.Second
-	// asksAtOnce bounds the clusters that are asked at a time.
-	asksAtOnce = 8
 	// problemBytesMax bounds a text of another cluster.
 	problemBytesMax = 500
 )
@@ -48,7 +46,6 @@ type Config struct {
 // Service keeps the registry.
 type Service struct {
 	Config
-	places chan struct{} // has a place for each cluster that is asked
 
 	// mu guards the last answers, by name. Never held across I/O.
 	mu    sync.Mutex
@@ -65,7 +62,7 @@ type answer struct {
 
 // New creates a service.
 func New(cfg Config) *Service {
-	return &Service{Config: cfg, places: make(chan struct{}, asksAtOnce), known: map[string]*answer{}}
+	return &Service{Config: cfg, known: map[string]*answer{}}
 }
 
 // Register registers the methods of the service.
@@ -101,7 +98,7 @@ func (s *Service) add(c *rpc.Call) {
 
 // check asks a new cluster for its id.
 func (s *Service) check(ctx context.Context, r *api.AddClusterRequest) (id string, err error) {
-	if err := s.Limits.CheckTableName(r.Name); err != nil {
+	if err := s.Limits.CheckName("cluster name", r.Name); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -202,13 +199,11 @@ func (s *Service) answerOf(name string) *answer {
 // look returns what a cluster answered in the last askEvery, and asks it if there is nothing. The result has no name if the record is gone.
 func (s *Service) look(ctx context.Context, name string) (x api.ClusterInfo, err error) {
 	a := s.answerOf(name)
-	for _, c := range []chan struct{}{a.turn, s.places} {
-		select {
-		case c <- struct{}{}:
-			defer func() { <-c }()
-		case <-ctx.Done():
-			return x, ctx.Err()
-		}
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return x, ctx.Err()
 	}
 	f, err := s.Catalog.Meta.Get(ctx, recordPath(name))
 	if errors.Is(err, metaapi.ErrNotFound) {
