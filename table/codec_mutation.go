@@ -101,11 +101,18 @@ func AppendMutations(e *wire.Encoder, ms []Mutation) {
 	}
 }
 
-// AppendRowMutation encodes a row mutation as [row, [mutation…]].
+// AppendRowMutation encodes a row mutation as [row, [mutation…]], or [row, [mutation…], token] if it has a token.
 func AppendRowMutation(e *wire.Encoder, r *RowMutation) {
-	e.Array(2)
+	if r.Token == nil {
+		e.Array(2)
+	} else {
+		e.Array(3)
+	}
 	e.Bin(r.Row)
 	AppendMutations(e, r.Mutations)
+	if r.Token != nil {
+		AppendToken(e, r.Token)
+	}
 }
 
 // decodeMutation decodes a mutation into m. Qualifier and Value alias the input. Family reuses the
@@ -240,15 +247,18 @@ func DecodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, lim *Limit
 }
 
 func decodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, l *Limits) error {
-	if _, err := elements(d, "row mutation", 2, 2); err != nil {
+	n, err := elements(d, "row mutation", 2, 3)
+	if err != nil {
 		return err
 	}
-	r.Row = d.Bytes()
+	r.Row, r.Token = d.Bytes(), nil
 	if d.Err() != nil {
 		return decodeError(d, "row key", nil)
 	}
-	var err error
 	r.Mutations, err = decodeMutations(d, r.Mutations, in, l)
+	if err == nil && n > 2 {
+		r.Token, err = DecodeToken(d)
+	}
 	return err
 }
 

@@ -188,7 +188,11 @@ func TestWireForms(t *testing.T) {
 		{mutation(DeleteColumnRange("f", q, 5, TimestampEnd{})), `["del_column" "f" <q> 5 nil]`},
 		{mutation(DeleteFamily("f")), `["del_family" "f"]`},
 		{mutation(DeleteRow()), `["del_row"]`},
-		{func(e *wire.Encoder) { AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{DeleteRow()}}) }, `[<r> [["del_row"]]]`},
+		{func(e *wire.Encoder) { AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{DeleteRow()}, nil}) }, `[<r> [["del_row"]]]`},
+		{func(e *wire.Encoder) {
+			AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{DeleteRow()}, &Token{ID: []byte("12345678"), Start: 9}})
+		}, `[<r> [["del_row"]] [<12345678> 9]]`},
+		{func(e *wire.Encoder) { AppendToken(e, &Token{ID: []byte("12345678")}) }, `[<12345678> nil]`},
 		{func(e *wire.Encoder) { AppendRule(e, &Rule{Op: RuleAppend, Family: "f", Qualifier: q, Value: v}) }, `["append" "f" <q> <v>]`},
 		{func(e *wire.Encoder) { AppendRule(e, &Rule{Op: RuleIncrement, Family: "f", Qualifier: q, Amount: -1}) }, `["increment" "f" <q> -1]`},
 		{func(e *wire.Encoder) { AppendGCPolicy(e, &p) }, `"versions=1 and age=1h"`},
@@ -458,7 +462,7 @@ func TestDecodeLenient(t *testing.T) {
 	want := RowMutation{[]byte("r"), []Mutation{
 		Set("f", []byte("text qualifier"), ServerTimestamp, []byte("text value")),
 		DeleteColumnRange("f", q, 0, Before(5)), DeleteColumnRange("f", q, 5, TimestampEnd{}), DeleteColumnRange("f", q, 5, TimestampEnd{}),
-	}}
+	}, nil}
 	if !same(rm, want) {
 		t.Errorf("got %+v", rm)
 	}

@@ -40,6 +40,8 @@ var (
 	ErrAggregate = errors.New("operation does not fit the aggregate of the family")
 	// ErrBadOperand means that what is added or merged has not the form of the family's aggregate.
 	ErrBadOperand = errors.New("operand does not fit the aggregate of the family")
+	// ErrBadToken means that an idempotency token is too short, or that its start time is too long ago or in the future.
+	ErrBadToken = errors.New("bad idempotency token")
 	// ErrBadValue means that a stored value has the wrong form for an operation: an increment needs
 	// 8 bytes.
 	ErrBadValue = errors.New("value does not fit the operation")

@@ -70,8 +70,9 @@ func FuzzMutationDecode(f *testing.F) {
 	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		AppendRowMutation(e, &RowMutation{[]byte("r"), []Mutation{
 			Set("f", q, ServerTimestamp, []byte("v")), DeleteColumnRange("f", q, 1, Before(2)), DeleteFamily("f"), DeleteRow(), Add("f", q, 3, -1), Merge("f", q, 3, Integer(1)),
-		}})
+		}, nil})
 	}))
+	f.Add(pack(list{"r", list{list{"del_row"}}, list{"12345678", 5}}))
 	f.Add(pack(list{"r", list{list{"set", "f", "q", 1, "v"}, list{"del_column", "f", "q"}}}))
 	schema := mustSchema(f, "f", "g")
 	in := schema.Interner()

@@ -192,11 +192,15 @@ func familyIn(schema *Schema, name string, l *Limits) (*Family, error) {
 type RowMutation struct {
 	Row       []byte
 	Mutations []Mutation
+	Token     *Token // nil: none
 }
 
 // Size returns the bytes of names and data in the row mutation, including the row key.
 func (r *RowMutation) Size() int64 {
 	n := int64(len(r.Row))
+	if r.Token != nil {
+		n += int64(len(r.Token.ID))
+	}
 	for i := range r.Mutations {
 		n += r.Mutations[i].Size()
 	}
@@ -204,11 +208,14 @@ func (r *RowMutation) Size() int64 {
 }
 
 // Validate checks the row mutation against schema, which may be nil, and lim; nil means the
-// defaults. Errors: ErrBadRowKey, ErrNoMutations, ErrLimit, and those of Mutation.Validate in an
+// defaults. Errors: ErrBadRowKey, ErrBadToken, ErrNoMutations, ErrLimit, and those of Mutation.Validate in an
 // *ElementError with the index of the mutation.
 func (r *RowMutation) Validate(schema *Schema, lim *Limits) error {
 	l := lim.orDefault()
 	if err := l.CheckRowKey(r.Row); err != nil {
+		return err
+	}
+	if err := r.Token.validate(); err != nil {
 		return err
 	}
 	if len(r.Mutations) == 0 {

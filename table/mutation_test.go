@@ -66,16 +66,20 @@ func TestRowMutationValidate(t *testing.T) {
 		want error
 		text string
 	}{
-		{RowMutation{[]byte("r"), one}, nil, nil, ""},
-		{RowMutation{nil, one}, nil, ErrBadRowKey, ""},
-		{RowMutation{make([]byte, 64<<10), one}, nil, nil, ""},
-		{RowMutation{make([]byte, 64<<10+1), one}, nil, ErrLimit, "row key bytes: 65537 is over the limit of 65536"},
-		{RowMutation{[]byte("r"), nil}, nil, ErrNoMutations, ""},
-		{RowMutation{[]byte("r"), make([]Mutation, 3)}, &Limits{Mutations: 2}, ErrLimit, "mutations in a row mutation: 3"},
-		{RowMutation{[]byte("r"), []Mutation{one[0], Set("g", nil, 1, nil)}}, nil, ErrNoFamily,
+		{RowMutation{[]byte("r"), one, nil}, nil, nil, ""},
+		{RowMutation{nil, one, nil}, nil, ErrBadRowKey, ""},
+		{RowMutation{make([]byte, 64<<10), one, nil}, nil, nil, ""},
+		{RowMutation{make([]byte, 64<<10+1), one, nil}, nil, ErrLimit, "row key bytes: 65537 is over the limit of 65536"},
+		{RowMutation{[]byte("r"), one, &Token{ID: make([]byte, 8)}}, nil, nil, ""},
+		{RowMutation{[]byte("r"), one, &Token{ID: make([]byte, 7)}}, nil, ErrBadToken, "bad idempotency token: 7 bytes, want at least 8"},
+		{RowMutation{[]byte("r"), one, &Token{ID: make([]byte, 1025)}}, nil, ErrLimit, "idempotency token bytes: 1025 is over the limit of 1024"},
+		{RowMutation{[]byte("r"), one, &Token{ID: make([]byte, 8), Start: -1}}, nil, ErrBadToken, "start time -1 is negative"},
+		{RowMutation{[]byte("r"), nil, nil}, nil, ErrNoMutations, ""},
+		{RowMutation{[]byte("r"), make([]Mutation, 3), nil}, &Limits{Mutations: 2}, ErrLimit, "mutations in a row mutation: 3"},
+		{RowMutation{[]byte("r"), []Mutation{one[0], Set("g", nil, 1, nil)}, nil}, nil, ErrNoFamily,
 			`mutation 1: table "web" has no column family "g"`},
-		{RowMutation{[]byte("r"), []Mutation{set(10), set(11)}}, &Limits{RowMutationBytes: 26}, nil, ""},
-		{RowMutation{[]byte("r"), []Mutation{set(10), set(12)}}, &Limits{RowMutationBytes: 26}, ErrLimit,
+		{RowMutation{[]byte("r"), []Mutation{set(10), set(11)}, nil}, &Limits{RowMutationBytes: 26}, nil, ""},
+		{RowMutation{[]byte("r"), []Mutation{set(10), set(12)}, nil}, &Limits{RowMutationBytes: 26}, ErrLimit,
 			"row mutation bytes: 27 is over the limit of 26"},
 	}
 	for _, tc := range tests {
@@ -85,7 +89,7 @@ func TestRowMutationValidate(t *testing.T) {
 		}
 	}
 	full := DefaultLimits()
-	r := RowMutation{[]byte("r"), []Mutation{set(10), DeleteColumn("f", nil)}}
+	r := RowMutation{[]byte("r"), []Mutation{set(10), DeleteColumn("f", nil)}, nil}
 	for _, lim := range []*Limits{nil, &full} {
 		if n := testing.AllocsPerRun(100, func() { _ = r.Validate(schema, lim) }); n != 0 {
 			t.Errorf("%v allocations", n)

@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ func rowMutationBytes(rm *table.RowMutation) int64 {
 	const entry = 96 // rest of the key, node, alignment
 	row := escapedLen(rm.Row)
 	n := int64(0)
+	if rm.Token != nil {
+		n = row + int64(len(tokenFamily.Name)+2*sha256.Size) + entry
+	}
 	for i := range rm.Mutations {
 		m := &rm.Mutations[i]
 		n += row + escapedLen(m.Qualifier) + int64(len(m.Family)+len(m.Value)) + entry

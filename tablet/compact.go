@@ -111,7 +111,7 @@ func (c *compaction) row() error {
 		}
 		part := key[p.Row:p.Family]
 		c.key, c.familyEnd = append(c.key[:c.rowEnd], part...), p.Family
-		c.family = c.schema.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
+		c.family = c.schema.storedFamily(part)
 		if err := c.oneFamily(); err != nil {
 			return err
 		}
@@ -121,6 +121,9 @@ func (c *compaction) row() error {
 
 func (c *compaction) oneFamily() error {
 	c.familyFull = c.rowFull
+	if c.family == tokenFamily {
+		c.familyFull = c.cleared.Of(ikey.RowKey(c.key[:c.rowEnd])) // deletions of rows leave tokens
+	}
 	for c.merge.valid() {
 		key := c.merge.key()
 		if !bytes.HasPrefix(key, c.key[:c.familyEnd]) {

@@ -20,6 +20,7 @@
 //     exactly once. Views are immutable; compactions replace them.
 //   - An entry is an internal key (see ikey) and a value. Each entry has a sequence number. A
 //     mutation uses one sequence number for each of its operations.
+//   - A token identifies a mutation, which is made once however often it is sent: table.Token.
 //   - An operand is the entry of an add or a merge. Reads fold the operands of a column and a timestamp
 //     to a cell (table.Aggregate), and compactions to one operand.
 //   - A commit is visible when the tablet's applied number has passed its last entry. A read loads
@@ -242,4 +243,6 @@
 //	    or below the redo point.
 //	T16. A column has either cells or operands. Writes of the other kind are rejected, and such an entry is corrupt.
 //	T17. Garbage collection counts timestamps, not operands.
+//	T18. A mutation with an idempotency token is made only if its row has no cell of the token within tokenKept, and
+//	    writes the cell in its own commit, while it holds the row's latch exclusively. No deletion of a row covers the cell.
 package tablet

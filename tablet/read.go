@@ -26,6 +26,8 @@ type reader struct {
 
 	// positions is set to read the family of positions of a table that follows another one.
 	positions bool
+	// token is the column of tokenFamily to read; nil otherwise.
+	token []byte
 	// answers is set if the emitted rows are the result of the operation, not for internal use.
 	answers bool
 	access  Access      // of the caller; nil permits everything
@@ -135,7 +137,7 @@ func (r *reader) release() {
 		r.rows.folding = table.Fold{}
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions = nil, nil, false, nil, nil, false
+	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions, r.token = nil, nil, false, nil, nil, false, nil
 	r.heat.End()
 	r.rows.report()
 	r.rows.trace = nil
@@ -244,7 +246,11 @@ func (r *rows) init(ctx context.Context, t *Tablet, sc *schema, snap uint64, f *
 			return err
 		}
 	}
-	r.selection.init(f, r.schema, visible, of.positions)
+	if of.token != nil {
+		r.selection.initToken(r.schema, of.token)
+	} else {
+		r.selection.init(f, r.schema, visible, of.positions)
+	}
 	r.selection.eval = &of.eval
 	r.judge.Init(t.server.gcClock.Now(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax

@@ -77,6 +77,72 @@ func (as For) Follow(ctx context.Context, tableName, replication string, c *Chan
 	return made, err
 }
 
+// applyOnce is applyTo for a mutation with a token: it is not made if the row has the cell of the token, which is written in the same commit (T18).
+func (as For) applyOnce(t *Tablet, rm *table.RowMutation, done func(timestamp int64, err error)) error {
+	s, sc := as.s, t.schema.Load()
+	if as.a != nil {
+		as.a.Begin()
+	}
+	rm, err := as.check(sc, rm)
+	if err == nil {
+		err = rm.Token.CheckStart(s.gcClock.Now())
+	}
+	if err == nil {
+		err = s.writes.admit(t, rm, as.trace)
+	}
+	if err != nil {
+		return err
+	}
+	l := t.fence.latches.Of(rm.Row)
+	if err := as.lockExclusive(context.Background(), l, nil); err != nil {
+		s.writeMemory.Release(s.writes.chargeBytes(rm))
+		return err
+	}
+	made, there := int64(0), false
+	if t.fence.raised.Load() != nil {
+		err = errFenced
+	} else if made, there, err = as.findToken(t, rm); err == nil && (changed(as.a) || t.schema.Load() != sc || !sc.current()) {
+		err = errChanged // T12
+	}
+	if err == nil && !there {
+		exclusive := &exclusiveWrite{floor: t.stampFloor()}
+		as.commitLatched(t, sc, rm, l, exclusive, func(stamp int64, err error) {
+			exclusive.times.report(as.trace)
+			done(stamp, err)
+		})
+		return nil
+	}
+	s.writeMemory.Release(s.writes.chargeBytes(rm))
+	l.UnlockExclusive()
+	if err == nil {
+		err = s.checkServing()
+	}
+	if err == nil && (changed(as.a) || !sc.current()) || err == errGone { // after checkServing
+		err = errChanged
+	}
+	if err != nil {
+		return err
+	}
+	if !stamped(rm) {
+		made = 0
+	}
+	done(made, nil)
+	return nil
+}
+
+// findToken reports whether the row of rm has the cell of its token, and the timestamp of the cell. The row's latch is held.
+func (as For) findToken(t *Tablet, rm *table.RowMutation) (made int64, there bool, err error) {
+	r := readerPool.Get().(*reader)
+	defer r.release()
+	r.beginLatched(as)
+	r.token = tokenColumn(rm.Token)
+	err = r.readRow(context.Background(), t, rm.Row, nil, func(_ []byte, cells []table.Cell) error {
+		made, there = cells[0].Timestamp, true
+		return nil
+	})
+	return made, there, err
+}
+
 // checkBranches checks both lists of mutations, whatever the predicate will choose: an invalid
 // request fails whatever the row holds.
 func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) error {

@@ -210,9 +210,9 @@ func (r *rows) readRow() {
 			continue
 		}
 		part := key[p.Row:p.Family]
-		r.family = r.schema.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
+		r.family = r.selection.familyOf(r.schema, part)
 		r.key, r.familyEnd = append(r.key[:r.rowEnd], part...), p.Family
-		if r.family == nil || !r.selection.family(r.family) {
+		if r.family == nil {
 			r.skip(r.key)
 			continue
 		}
@@ -223,6 +223,9 @@ func (r *rows) readRow() {
 // readFamily collects the cells of the family whose part is in key.
 func (r *rows) readFamily() {
 	r.familyFull = r.rowFull
+	if r.family == tokenFamily {
+		r.familyFull = r.cleared.Of(ikey.RowKey(r.key[:r.rowEnd])) // deletions of rows leave tokens
+	}
 	for r.merge.valid() && r.err == nil {
 		key := r.merge.key()
 		if !bytes.HasPrefix(key, r.key[:r.familyEnd]) || r.full() {

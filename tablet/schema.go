@@ -1,11 +1,15 @@
 package tablet
 
 import (
+	"crypto/sha256"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/gcpolicy"
+	"github.com/steledb/stele/tablet/ikey"
 )
 
 // schema is a table's schema, prepared for the hot paths. It is immutable.
@@ -37,6 +41,30 @@ func newSchema(t *table.Schema, v Version) *schema {
 		}
 	}
 	return s
+}
+
+// tokenKept is how long the cell of an idempotency token is kept: a mutation can be sent until table.TokenWindow after its start time, which may be
+// table.TokenAhead after its commit. A minute is for the clocks of servers, which differ when a tablet moves.
+const tokenKept = table.TokenWindow + table.TokenAhead + time.Minute
+
+// tokenFamily has the cells of idempotency tokens. It is in no schema: no family of one has its name or its id, so all others see its entries as those of a dropped
+// family.
+var tokenFamily = newTokenFamily()
+
+func newTokenFamily() *family {
+	f := table.Family{Name: "~token", ID: math.MaxUint32, Group: table.DefaultGroup, GC: table.MaxAge(tokenKept)}
+	return &family{Family: f, index: -1, policy: gcpolicy.New(&f)}
+}
+
+// isTokenFamily reports whether a key's family part is that of tokenFamily.
+func isTokenFamily(part []byte) bool {
+	return ikey.FamilyID(part) == tokenFamily.ID && string(ikey.FamilyName(part)) == tokenFamily.Name
+}
+
+// tokenColumn returns the qualifier of a token's cell. Its size does not depend on that of the token.
+func tokenColumn(t *table.Token) []byte {
+	sum := sha256.Sum256(t.ID)
+	return sum[:16]
 }
 
 // keepsInMemory reports whether a locality group is an in-memory group.
@@ -78,4 +106,12 @@ func (s *schema) familyOf(name []byte, id uint32) *family {
 		return nil
 	}
 	return f
+}
+
+// storedFamily returns the family of a key's family part for compactions, which keep the cells of tokens as well.
+func (s *schema) storedFamily(part []byte) *family {
+	if isTokenFamily(part) {
+		return tokenFamily
+	}
+	return s.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/ikey"
 )
 
 // Range is the row range of a scan: Start <= row < End, where nil means no bound.
@@ -123,11 +124,12 @@ type selection struct {
 	visible  Visibility // what the caller may see
 	families []bool     // by index in the schema
 	subset   bool       // not all families are selected
+	token    bool       // only one column of tokenFamily is selected
 }
 
 // init prepares the selection. positions is set for a read of the family of positions.
 func (w *selection) init(f *table.Program, s *schema, visible Visibility, positions bool) {
-	w.program, w.visible, w.subset = f, visible, false
+	w.program, w.visible, w.subset, w.token = f, visible, false, false
 	w.hints = table.Hints{}
 	if f != nil {
 		w.hints = f.Hints()
@@ -141,6 +143,13 @@ func (w *selection) init(f *table.Program, s *schema, visible Visibility, positi
 		wanted := w.hints.Families == nil || w.hints.Families(s.families[i].Name)
 		w.families = append(w.families, wanted && visible.family(i) && (i != s.hidden || positions))
 	}
+}
+
+// initToken prepares the selection of the cell of a token.
+func (w *selection) initToken(s *schema, qualifier []byte) {
+	w.program, w.visible, w.subset, w.token = nil, Visibility{}, true, true
+	w.hints = table.Hints{Qualifiers: table.ByteRange{Start: table.Closed(qualifier), End: table.Closed(qualifier)}}
+	w.families = append(w.families[:0], make([]bool, len(s.families))...)
 }
 
 // row reports whether the row can have selected cells.
@@ -159,10 +168,28 @@ func (w *selection) row(key []byte) (bool, error) {
 	return true, nil
 }
 
+// familyOf returns the selected family of a key's family part, or nil.
+func (w *selection) familyOf(s *schema, part []byte) *family {
+	if w.token {
+		if !isTokenFamily(part) {
+			return nil
+		}
+		return tokenFamily
+	}
+	f := s.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
+	if f == nil || !w.family(f) {
+		return nil
+	}
+	return f
+}
+
 func (w *selection) family(f *family) bool { return !w.subset || w.families[f.index] }
 
 // group reports whether any selected family is in the locality group.
 func (w *selection) group(s *schema, name string) bool {
+	if w.token {
+		return name == tokenFamily.Group
+	}
 	for i := range s.families {
 		if s.families[i].Group == name && w.family(&s.families[i]) {
 			return true
@@ -191,6 +218,9 @@ func (w *selection) oneColumn(s *schema) (*family, []byte, bool) {
 	lo, hi := &w.hints.Qualifiers.Start, &w.hints.Qualifiers.End
 	if !w.subset || lo.Kind != table.BoundClosed || hi.Kind != table.BoundClosed || !bytes.Equal(lo.Value, hi.Value) {
 		return nil, nil, false
+	}
+	if w.token {
+		return tokenFamily, lo.Value, true
 	}
 	var only *family
 	for i := range s.families {

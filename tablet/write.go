@@ -27,7 +27,7 @@ type write struct {
 	latch     *latch.Latch
 	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
 	charged   int64
-	unstamped bool // only the change stream needed the commit's time
+	unstamped bool // only the change stream or the token needed the commit's time
 	trace     *trace.Record
 	times     commitTimes
 	done      func(timestamp int64, err error)
@@ -97,6 +97,9 @@ func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp
 // applyTo is one attempt of Apply in the row's tablet. If it returns an error, nothing has begun:
 // the error is errFenced, errChanged, or the result of the operation.
 func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int64, err error)) error {
+	if rm.Token != nil {
+		return as.applyOnce(t, rm, done)
+	}
 	s, sc := as.s, t.schema.Load()
 	if as.a != nil {
 		as.a.Begin()
@@ -130,9 +133,12 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	return err
 }
 
-// ApplyNow is Apply if it can run without waiting for memory, for the row's latch, for the commit
+// ApplyNow is Apply if it has no token and can run without waiting for memory, for the row's latch, for the commit
 // log or for access rights. Otherwise it does nothing and returns false.
 func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
+	if rm.Token != nil {
+		return false
+	}
 	s := as.s
 	t, err := as.tabletNow(tableName, rm.Row)
 	var sc *schema
@@ -193,7 +199,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	if needTime {
 		w.commit.Stamp = w
 	}
-	w.unstamped = sc.table.ChangeRetention > 0 && !stamped(rm)
+	w.unstamped = (sc.table.ChangeRetention > 0 || rm.Token != nil) && !stamped(rm)
 	if err == nil {
 		t.heat.Write(rm.Row, int64(len(body))) // before the answer, after which rm may be another one
 		err = s.commitLog.commits.Commit(&w.commit)
@@ -384,7 +390,7 @@ func deletionsLast(rm *table.RowMutation) *table.RowMutation {
 		}
 		return 1
 	})
-	return &table.RowMutation{Row: rm.Row, Mutations: moved}
+	return &table.RowMutation{Row: rm.Row, Mutations: moved, Token: rm.Token}
 }
 
 // appendBody encodes rm, which has passed table's validation. It returns the number of entries and
@@ -398,6 +404,14 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 	}
 	if planted.On(planted.DeletionsLast) {
 		rm = deletionsLast(rm)
+	}
+	ops = uint32(len(rm.Mutations))
+	if rm.Token != nil {
+		cell := table.Set(tokenFamily.Name, tokenColumn(rm.Token), table.ServerTimestamp, nil)
+		if dst, scratch, needTime, err = logbody.AppendMutation(dst, scratch, &cell, &tokenFamily.Family); err != nil {
+			return dst, 0, false, err
+		}
+		ops++
 	}
 	for i := range rm.Mutations {
 		m := &rm.Mutations[i]
@@ -418,5 +432,5 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 	if s.table.ChangeRetention > 0 && int64(len(dst)) > changes.BodyMax {
 		return dst, 0, false, &table.LimitError{What: "encoded bytes of a mutation of a table with a change stream", Limit: changes.BodyMax, Got: int64(len(dst))}
 	}
-	return dst, uint32(len(rm.Mutations)), needTime, nil
+	return dst, ops, needTime, nil
 }

@@ -120,6 +120,11 @@ func goldenRequests() []struct {
 				" 92aa64656c5f66616d696c79a166 91a764656c5f726f77 82 aa74696d656f75745f6d73cd03e8 a874726163655f6964c4020102"},
 		{"mutate with a table id", &MutateRequest{TableOptions: TableOptions{TableID: 17}, Table: "web", Row: table.RowMutation{Row: []byte("com.cnn.www"), Mutations: []table.Mutation{table.DeleteRow()}}},
 			"94 a3776562 c40b636f6d2e636e6e2e777777 91 91a764656c5f726f77 81 a87461626c655f6964 11"},
+		{"mutate with a token", &MutateRequest{Table: "t", Row: table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.DeleteRow()}, Token: &table.Token{ID: []byte("12345678")}}},
+			"94 a174 c40172 91 91a764656c5f726f77 81 a5746f6b656e 92 c4083132333435363738 c0"},
+		{"mutate_rows with a token", &MutateRowsRequest{Table: "t", Rows: []table.RowMutation{
+			{Row: []byte("r"), Mutations: []table.Mutation{table.DeleteRow()}, Token: &table.Token{ID: []byte("12345678"), Start: 9}}, {Row: []byte("s"), Mutations: []table.Mutation{table.DeleteRow()}},
+		}}, "92 a174 92 93 c40172 91 91a764656c5f726f77 92 c4083132333435363738 09 92 c40173 91 91a764656c5f726f77"},
 		{"mutate_rows with a table id", &MutateRowsRequest{TableOptions: TableOptions{TableID: 300}, Table: "t"}, "93 a174 90 81 a87461626c655f6964 cd012c"},
 		{"read with a table id", &ReadRequest{TableOptions: TableOptions{Options: Options{Timeout: time.Second}, TableID: 17}, Table: "t", Row: []byte("r"), Filter: filterBytes(table.PassAll{})},
 			"93 a174 c40172 83 aa74696d656f75745f6d73cd03e8 a87461626c655f6964 11 a666696c746572 91a470617373"},
@@ -273,7 +278,11 @@ func TestDecodeReusesItsMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := testing.AllocsPerRun(100, decode); n > 0 {
+		most := 0.0
+		if strings.HasSuffix(g.name, "with a token") {
+			most = 1
+		}
+		if n := testing.AllocsPerRun(100, decode); n > most {
 			t.Errorf("%s: %v allocations", g.name, n)
 		}
 	}

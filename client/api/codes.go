@@ -106,6 +106,7 @@ var kinds = errkind.Table{
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrNoRules, Cause: "no_rules"},
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrAggregate, Cause: "aggregate"},
 		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrBadOperand, Cause: "operand"},
+		{Code: CodeBadMutation, Name: "bad_mutation", Target: table.ErrBadToken, Cause: "token"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSchema},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadGCPolicy, Cause: "gc_policy"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrBadSpec, Cause: "spec"},

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
@@ -8,22 +10,32 @@ import (
 // MutateRequest holds the parameters of mutate:
 //
 //	[table, row, [mutation…], options?]
+//
+// The option token is [id, start].
 type MutateRequest struct {
 	TableOptions
 	Table string
 	Row   table.RowMutation
 
-	names names
+	names    names
+	tokenErr error
 }
 
 // Append encodes the parameters.
 func (r *MutateRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count()
+	if r.Row.Token != nil {
+		n++
+	}
 	e.Array(3 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row.Row)
 	table.AppendMutations(e, r.Row.Mutations)
 	r.TableOptions.append(e, n)
+	if r.Row.Token != nil {
+		e.Str("token")
+		table.AppendToken(e, r.Row.Token)
+	}
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults. It checks only what costs
@@ -33,13 +45,21 @@ func (r *MutateRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error 
 		return err
 	}
 	r.Table = r.names.table(d)
-	r.Row.Row = d.Bytes()
+	r.Row.Row, r.Row.Token, r.tokenErr = d.Bytes(), nil, nil
 	var err error
 	r.Row.Mutations, err = table.DecodeMutations(d, reuse(r.Row.Mutations), r.names.families(), lim)
 	if err != nil {
 		return err
 	}
-	return r.TableOptions.decode(d, n > 3, r)
+	return cmp.Or(r.TableOptions.decode(d, n > 3, r), r.tokenErr)
+}
+
+func (r *MutateRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) == "token" {
+		r.Row.Token, r.tokenErr = table.DecodeToken(d)
+		return true
+	}
+	return r.TableOptions.option(key, d)
 }
 
 // AppendTimestamp encodes the result of mutate: the server's timestamp, or nil if it is 0, which
@@ -62,7 +82,7 @@ func DecodeTimestamp(d *wire.Decoder) int64 {
 
 // MutateRowsRequest holds the parameters of mutate_rows:
 //
-//	[table, [[row, [mutation…]]…], options?]
+//	[table, [[row, [mutation…], token?]…], options?]
 type MutateRowsRequest struct {
 	TableOptions
 	Table string

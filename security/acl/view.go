@@ -294,7 +294,7 @@ func (v *View) Restrict(m *table.RowMutation) (*table.RowMutation, error) {
 	if last < 0 || v.seesAll {
 		return m, nil
 	}
-	next := &table.RowMutation{Row: m.Row}
+	next := &table.RowMutation{Row: m.Row, Token: m.Token}
 	for i := range v.visible.Families {
 		next.Mutations = append(next.Mutations, table.DeleteFamily(v.visible.Families[i].Name))
 	}

@@ -398,9 +398,9 @@ func TestDeleteRowAmplifies(t *testing.T) {
 	}
 	s := schemaOf(t, 16, append(fs, "secret")...)
 	v := NewView("ann", nil, grants, s)
-	m := &table.RowMutation{Row: []byte("r"), Mutations: slices.Repeat([]table.Mutation{table.DeleteRow()}, 100_000)}
+	m := &table.RowMutation{Row: []byte("r"), Mutations: slices.Repeat([]table.Mutation{table.DeleteRow()}, 100_000), Token: &table.Token{}}
 	next, err := v.Restrict(m)
-	if err != nil || len(next.Mutations) != 500 {
+	if err != nil || len(next.Mutations) != 500 || next.Token != m.Token {
 		t.Fatalf("%d mutations, %v", len(next.Mutations), err)
 	}
 }
