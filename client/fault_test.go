@@ -153,6 +153,7 @@ func TestLostAnswers(t *testing.T) {
 		{"idempotent: delete", deleteCol(), ReplayIdempotent, 2},
 		{"idempotent: server's timestamp", servers(), ReplayIdempotent, 1},
 		{"all: server's timestamp", servers(), ReplayAll, 2},
+		{"never: token", servers().WithToken([]byte("12345678"), time.Now()), ReplayNever, 2},
 	} {
 		for _, batched := range []bool{false, true} {
 			f := newFake(t)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"strings"
+	"time"
 
 	"github.com/steledb/stele/table"
 )
@@ -27,7 +28,7 @@ func NewRowMutation(row string) *RowMutation {
 
 // Reset makes m an empty mutation of row and keeps its memory.
 func (m *RowMutation) Reset(row string) {
-	m.err = nil
+	m.err, m.rm.Token = nil, nil
 	m.rm.Row = append(m.rm.Row[:0], row...)
 	clear(m.rm.Mutations)
 	if m.rm.Mutations == nil {
@@ -94,6 +95,23 @@ func (m *RowMutation) Add(changes ...table.Mutation) *RowMutation {
 	m.rm.Mutations = append(m.rm.Mutations, changes...)
 	return m
 }
+
+// WithToken makes m idempotent: the servers make it once, however often it is sent, and the client sends it again after its outcome became unknown, whatever
+// the Replay. The id, of 8 to 1024 bytes, must not be that of another mutation of the row. start is when m was first sent; the servers reject m 15 minutes
+// later. The zero time means that m is accepted at any time, and may be made twice if 20 minutes lie between.
+//
+// Without a token, changes that add to aggregate cells cannot be repeated safely. The token belongs to m: applying m twice makes its changes once. CheckAndMutate
+// rejects it. Apply may return table.ErrBadToken. Use tokens once all nodes know them: earlier versions reject them.
+func (m *RowMutation) WithToken(id []byte, start time.Time) *RowMutation {
+	m.rm.Token = &table.Token{ID: id}
+	if !start.IsZero() {
+		m.rm.Token.Start = start.UnixMicro()
+	}
+	return m
+}
+
+// Token returns the token of m, or nil.
+func (m *RowMutation) Token() *table.Token { return m.rm.Token }
 
 // Row returns the row's key.
 func (m *RowMutation) Row() string { return string(m.rm.Row) }

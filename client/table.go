@@ -63,7 +63,7 @@ func (c *Client) applyOptions(opts []ApplyOption) applyOptions {
 
 // replayable reports whether m may be sent again after its outcome became unknown.
 func (o *applyOptions) replayable(m *RowMutation) bool {
-	return o.replay == ReplayAll || o.replay == ReplayIdempotent && m.idempotent()
+	return m.rm.Token != nil || o.replay == ReplayAll || o.replay == ReplayIdempotent && m.idempotent()
 }
 
 // Apply makes the changes of m atomically. When it returns nil, they are durable.
@@ -82,7 +82,7 @@ func (t *Table) Apply(ctx context.Context, m *RowMutation, opts ...ApplyOption) 
 	k.req.Table, k.req.View, k.call.table, k.req.Row = t.name, t.view, t.name, m.rm
 	k.call.row = m.rm.Row
 	timestamp := (*int64)(nil)
-	if len(opts) > 0 || t.client.cfg.Replay != ReplayNever {
+	if len(opts) > 0 || t.client.cfg.Replay != ReplayNever || m.rm.Token != nil {
 		o := t.client.applyOptions(opts)
 		k.call.safe = o.replayable(m)
 		timestamp = o.timestamp
@@ -135,6 +135,9 @@ func (t *Table) CheckAndMutate(ctx context.Context, row string, predicate table.
 		}
 		if err := branch.m.check(); err != nil {
 			return false, err
+		}
+		if branch.m.rm.Token != nil {
+			return false, fmt.Errorf("%w: a conditional mutation has none", table.ErrBadToken)
 		}
 		if branch.m.Row() != row {
 			return false, fmt.Errorf("mutation of row %q in a check of row %q", branch.m.Row(), row)

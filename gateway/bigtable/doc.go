@@ -49,7 +49,7 @@
 // # Departures from Google's service
 //
 // Limits are those of the cluster, and wider, unless Config.StrictLimits is set. App profiles
-// have no effect, nor does the idempotency token of mutations that only set and delete cells. Tokens of AddToCell and MergeToCell, materialized views and SQL are answered with UNIMPLEMENTED and a sentence.
+// have no effect, nor does the idempotency token of mutations that only set and delete cells. Materialized views and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //
 // # Nouns

@@ -26,13 +26,10 @@ func (s *Service) MutateRow(ctx context.Context, req *bigtablepb.MutateRowReques
 	if err != nil {
 		return nil, err
 	}
-	if err = s.checkRow(req.RowKey); err == nil {
-		err = checkToken(req.Idempotency, req.Mutations)
-	}
-	if err != nil {
+	if err := s.checkRow(req.RowKey); err != nil {
 		return nil, err
 	}
-	m, repeat, err := rowMutation(req.RowKey, req.Mutations)
+	m, repeat, err := tokened(req.RowKey, req.Mutations, req.Idempotency)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +76,10 @@ func (s *Service) convertEntries(from []*bigtablepb.MutateRowsRequest_Entry) *en
 	e := &entries{make([]*client.RowMutation, 0, n), make([]int, 0, n), make([]errcode.Repeat, n), make([]error, n)}
 	for i, f := range from {
 		var m *client.RowMutation
-		if e.errs[i] = s.checkRow(f.RowKey); e.errs[i] == nil {
-			e.errs[i] = checkToken(f.Idempotency, f.Mutations)
-		}
-		if e.errs[i] != nil {
+		if e.errs[i] = s.checkRow(f.RowKey); e.errs[i] != nil {
 			continue
 		}
-		if m, e.repeat[i], e.errs[i] = rowMutation(f.RowKey, f.Mutations); e.errs[i] != nil {
+		if m, e.repeat[i], e.errs[i] = tokened(f.RowKey, f.Mutations, f.Idempotency); e.errs[i] != nil {
 			continue
 		}
 		if m.Len() == 0 {

@@ -1,6 +1,9 @@
 package bigtable
 
 import (
+	"slices"
+	"time"
+
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 
 	"github.com/steledb/stele/client"
@@ -82,17 +85,19 @@ func placed(to table.Mutation, index int, qualifier, timestamp *bigtablepb.Value
 	return to, nil
 }
 
-// checkToken rejects an idempotency token of mutations that need one. Its client would send an addition again that has been made.
-func checkToken(token *bigtablepb.Idempotency, mutations []*bigtablepb.Mutation) error {
-	if token == nil {
-		return nil
+// tokened converts the mutations of a row, with an idempotency token if one is set and an aggregate cell is changed. It returns as rowMutation.
+func tokened(row []byte, from []*bigtablepb.Mutation, token *bigtablepb.Idempotency) (*client.RowMutation, errcode.Repeat, error) {
+	m, repeat, err := rowMutation(row, from)
+	if err != nil || token == nil || !slices.ContainsFunc(from, func(f *bigtablepb.Mutation) bool { return f.GetAddToCell() != nil || f.GetMergeToCell() != nil }) {
+		return m, repeat, err
 	}
-	for _, m := range mutations {
-		if m.GetAddToCell() != nil || m.GetMergeToCell() != nil {
-			return errcode.Unimplemented("Idempotency tokens are not supported for AddToCell and MergeToCell.")
+	start := time.Time{}
+	if at := token.GetStartTime(); at.GetSeconds() != 0 || at.GetNanos() != 0 {
+		if start = at.AsTime(); at.CheckValid() != nil || start.Before(time.UnixMicro(1)) {
+			return nil, repeat, errcode.Invalid("Error in field 'idempotency.start_time': not a time after 1970")
 		}
 	}
-	return nil
+	return m.WithToken(token.GetToken(), start), errcode.Repeatable, nil
 }
 
 // timestampEnd converts the end of a timestamp range, where 0 means unbounded.

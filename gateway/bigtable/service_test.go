@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -108,15 +109,33 @@ func TestOperands(t *testing.T) {
 	}
 }
 
-// TestIdempotencyToken: a token is rejected where a client would rely on it, and nowhere else.
+// TestIdempotencyToken: a token is passed on where a client relies on it, so that what has an unknown outcome can be sent again, and nowhere else.
 func TestIdempotencyToken(t *testing.T) {
-	f := &fakeTable{}
-	token := &bigtablepb.Idempotency{Token: []byte("12345678")}
+	f := &fakeTable{errs: map[string]error{"r": &client.AmbiguousError{Err: context.DeadlineExceeded}}}
+	at := func(seconds int64) *timestamppb.Timestamp {
+		return &timestamppb.Timestamp{Seconds: seconds, Nanos: 7000}
+	}
+	plain, started := &bigtablepb.Idempotency{Token: []byte("12345678")}, &bigtablepb.Idempotency{Token: []byte("12345678"), StartTime: at(2)}
+	zero := &bigtablepb.Idempotency{Token: []byte("12345678"), StartTime: &timestamppb.Timestamp{}}
+	bad := &bigtablepb.Idempotency{Token: []byte("12345678"), StartTime: at(-2)}
 	add := addTo(&bigtablepb.Value{Kind: &bigtablepb.Value_IntValue{IntValue: 3}})
 	for _, tc := range []struct {
-		m    *bigtablepb.Mutation
-		want codes.Code
-	}{{set(-1), codes.OK}, {add, codes.Unimplemented}} {
+		m     *bigtablepb.Mutation
+		token *bigtablepb.Idempotency
+		want  codes.Code
+		sent  *table.Token
+	}{
+		{set(-1), bad, codes.Unknown, nil},
+		{add, nil, codes.Unknown, nil},
+		{add, plain, codes.Unavailable, &table.Token{ID: []byte("12345678")}},
+		{add, zero, codes.Unavailable, &table.Token{ID: []byte("12345678")}},
+		{add, started, codes.Unavailable, &table.Token{ID: []byte("12345678"), Start: 2_000_007}},
+		{add, bad, codes.InvalidArgument, nil},
+	} {
+		token := tc.token
+		if m, _, err := tokened([]byte("r"), []*bigtablepb.Mutation{tc.m}, token); err == nil && !reflect.DeepEqual(m.Token(), tc.sent) {
+			t.Errorf("%v, %v: token %v", tc.m, token, m.Token())
+		}
 		_, err := f.service().MutateRow(t.Context(), &bigtablepb.MutateRowRequest{TableName: tableName, RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{tc.m}, Idempotency: token})
 		if status.Code(err) != tc.want {
 			t.Errorf("%v: %v", tc.m, err)

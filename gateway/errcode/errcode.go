@@ -145,6 +145,7 @@ var kinds = []struct {
 	{table.ErrBadOp, codes.InvalidArgument, 0},
 	{table.ErrAggregate, codes.InvalidArgument, 0},
 	{table.ErrBadOperand, codes.InvalidArgument, 0},
+	{table.ErrBadToken, codes.InvalidArgument, 0},
 	{table.ErrNoMutations, codes.InvalidArgument, 0},
 	{table.ErrNoRules, codes.InvalidArgument, 0},
 	{table.ErrBadSchema, codes.InvalidArgument, 0},
