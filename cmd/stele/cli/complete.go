@@ -59,6 +59,23 @@ func (a *App) CompleteFamily(cmd *cobra.Command, args []string, part string) ([]
 	}))
 }
 
+// CompleteView completes the first argument to the name of a table, the second to one of its views.
+func (a *App) CompleteView(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return a.CompleteTable(cmd, args, part)
+	}
+	return a.CompleteName(cmd, part, withSchemas(func(schemas []*table.Schema) (names []string) {
+		for _, s := range schemas {
+			for i := range s.Views {
+				if s.Name == args[0] {
+					names = append(names, s.Views[i].Name)
+				}
+			}
+		}
+		return names
+	}))
+}
+
 // withSchemas returns a function that calls names with the schemas of all tables.
 func withSchemas(names func([]*table.Schema) []string) func(context.Context, *client.Client) ([]string, error) {
 	return func(ctx context.Context, c *client.Client) ([]string, error) {

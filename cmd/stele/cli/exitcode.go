@@ -98,7 +98,7 @@ func FaultOf(err error) *Fault {
 	if errors.As(err, &f) {
 		return &Fault{Code: f.Code, Hint: f.Hint, Err: err, quiet: f.quiet}
 	}
-	for _, find := range []func(error) *Fault{FaultOfLock, FaultOfIdentity, faultOfQuota, faultOfCall, faultOfName, faultOfInput, faultOfSystem} {
+	for _, find := range []func(error) *Fault{FaultOfLock, FaultOfIdentity, faultOfQuota, faultOfCall, faultOfView, faultOfName, faultOfInput, faultOfSystem} {
 		if f := find(err); f != nil {
 			if f.Err == nil {
 				f.Err = err
@@ -193,7 +193,7 @@ func faultOfName(err error) *Fault {
 	case errors.Is(err, client.ErrAggregate):
 		return &Fault{Code: ExitError, Hint: `"stele add" adds to cells of aggregate families, "stele put" and "stele incr" set those of others`}
 	case errors.Is(err, client.ErrProtected):
-		return &Fault{Code: ExitError, Hint: `"stele table protect TABLE --off" ends the protection`}
+		return &Fault{Code: ExitError, Hint: `"stele table protect TABLE --off" ends the protection of a table, "stele table protect TABLE/VIEW --off" that of a view`}
 	case errors.Is(err, client.ErrConflict):
 		return &Fault{Code: ExitError, Hint: `the table was changed concurrently: check "stele table describe" and retry`}
 	case errors.Is(err, client.ErrNoBackup):
@@ -239,6 +239,22 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitError, Hint: `"stele node list" shows which nodes are alive and not draining`}
 	case errors.Is(err, client.ErrStaleEpoch):
 		return &Fault{Code: ExitError, Hint: `the cluster has another master now: see "stele node list", and retry`}
+	}
+	return nil
+}
+
+// faultOfView maps errors about views.
+func faultOfView(err error) *Fault {
+	var none *table.NoViewError
+	switch {
+	case errors.As(err, &none) && none.Table != "":
+		return &Fault{Code: ExitNotFound, Hint: fmt.Sprintf(`"stele table view list %s" shows its views`, none.Table)}
+	case errors.Is(err, table.ErrNoView):
+		return &Fault{Code: ExitNotFound, Hint: `"stele table view list TABLE" shows the views of a table`}
+	case errors.Is(err, table.ErrViewExists):
+		return &Fault{Code: ExitError, Hint: `"stele table view describe" shows it; to replace it, drop it by "stele table view drop", and grant rights on the new one`}
+	case errors.Is(err, table.ErrViewChanged):
+		return &Fault{Code: ExitError, Hint: `the view was changed concurrently: check "stele table view describe" and retry`}
 	}
 	return nil
 }

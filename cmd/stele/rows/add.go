@@ -27,6 +27,7 @@ const addExample = `  stele add stats com.cnn.www visits:total 1 peak:ms 78 user
 
 func addCommand(a *cli.App) *cobra.Command {
 	timestamp := ""
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "add TABLE ROW FAMILY:QUALIFIER AMOUNT [FAMILY:QUALIFIER AMOUNT]...",
 		Short:             "Add to cells of aggregate families",
@@ -40,11 +41,12 @@ func addCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return putRow(ctx, a, c.Table(args[0]), m)
+				return putRow(ctx, a, view.of(c, args[0]), m)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&timestamp, "timestamp", "", "`time` of the cells: microseconds since 1970, or RFC 3339 (default: 0)")
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

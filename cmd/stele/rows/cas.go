@@ -32,6 +32,7 @@ const casExample = `  stele cas jobs 42 state:owner --absent worker-7
 
 func casCommand(a *cli.App) *cobra.Command {
 	s := &casFlags{}
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "cas TABLE ROW FAMILY:QUALIFIER EXPECTED NEW",
 		Short:             "Compare and set a value atomically",
@@ -58,7 +59,7 @@ func casCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				matched, err := c.Table(args[0]).CheckAndMutate(ctx, row, predicate, then, otherwise)
+				matched, err := view.of(c, args[0]).CheckAndMutate(ctx, row, predicate, then, otherwise)
 				if err != nil {
 					return err
 				}
@@ -68,6 +69,7 @@ func casCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&s.absent, "absent", false, "expect the column to have no value; omit EXPECTED")
 	cmd.Flags().BoolVar(&s.remove, "delete", false, "delete the column; omit NEW")
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 func countCommand(a *cli.App) *cobra.Command {
 	s, rows := &selection{}, &span{}
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:   "count TABLE",
 		Short: "Count the rows of a table, or of a range of it",
@@ -29,12 +30,13 @@ send only their keys.`,
 			}
 			opts = append(opts, oneCell(), client.BatchRows(10_000))
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				return countRows(ctx, a, c.Table(args[0]), opts, func() error { return checkFamilies(ctx, c, args[0], s.families) })
+				return countRows(ctx, a, view.of(c, args[0]), opts, func() error { return checkFamilies(ctx, c, args[0], s.families) })
 			})
 		},
 	}
 	rows.register(cmd)
 	s.register(cmd)
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -24,6 +24,7 @@ const deleteExample = `  stele delete webtable com.cnn.www anchor:www.abc.com
 
 func deleteCommand(a *cli.App) *cobra.Command {
 	var since, until string
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "delete TABLE ROW [FAMILY[:QUALIFIER]...]",
 		Short:             "Delete a row, or families or columns of it",
@@ -40,12 +41,13 @@ func deleteCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return applyDeletion(ctx, a, c.Table(args[0]), args[1], m)
+				return applyDeletion(ctx, a, view.of(c, args[0]), args[1], m)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "", "delete only versions of this `time` or later: RFC 3339, microseconds, or an age such as 2h or 30d")
 	cmd.Flags().StringVar(&until, "until", "", "delete only versions before this `time`, in the forms of --since")
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -32,6 +32,7 @@ const getExample = `  stele get webtable com.cnn.www
 
 func getCommand(a *cli.App) *cobra.Command {
 	g := &getFlags{}
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "get TABLE ROW [FAMILY[:QUALIFIER]...]",
 		Aliases:           []string{"lookup"},
@@ -49,7 +50,7 @@ func getCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return getRow(ctx, a, c.Table(args[0]), args[1], opts, g, func() error {
+				return getRow(ctx, a, view.of(c, args[0]), args[1], opts, g, func() error {
 					return checkFamilies(ctx, c, args[0], slices.Concat(g.selection.families, familiesOf(args[2:])))
 				})
 			})
@@ -58,6 +59,7 @@ func getCommand(a *cli.App) *cobra.Command {
 	g.selection.register(cmd)
 	cmd.Flags().BoolVar(&g.raw, "raw", false, "write only the newest value, unchanged; needs one column")
 	g.rowForm.register(cmd)
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -22,6 +22,7 @@ const incrExample = `  stele incr webtable com.cnn.www stats:visits
   stele incr webtable com.cnn.www stats:visits -10`
 
 func incrCommand(a *cli.App) *cobra.Command {
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "incr TABLE ROW FAMILY:QUALIFIER [AMOUNT]",
 		Short:             "Add to a counter and print its new value",
@@ -42,10 +43,11 @@ func incrCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return increment(ctx, a, c.Table(args[0]), row, column, amount)
+				return increment(ctx, a, view.of(c, args[0]), row, column, amount)
 			})
 		},
 	}
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -27,6 +27,7 @@ const putExample = `  stele put webtable com.cnn.www anchor:cnnsi.com=CNN anchor
 
 func putCommand(a *cli.App) *cobra.Command {
 	timestamp := ""
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "put TABLE ROW FAMILY:QUALIFIER=VALUE...",
 		Aliases:           []string{"set"},
@@ -41,11 +42,12 @@ func putCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return putRow(ctx, a, c.Table(args[0]), m)
+				return putRow(ctx, a, view.of(c, args[0]), m)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&timestamp, "timestamp", "", "`time` of the cells: microseconds since 1970, or RFC 3339 (default: set by the server)")
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

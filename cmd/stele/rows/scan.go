@@ -37,6 +37,7 @@ func scanCommand(a *cli.App) *cobra.Command {
 	var form rowForm
 	var keysOnly bool
 	var order scanOrder
+	var view viewFlag
 	cmd := &cobra.Command{
 		Use:               "scan TABLE",
 		Aliases:           []string{"read"},
@@ -56,7 +57,7 @@ func scanCommand(a *cli.App) *cobra.Command {
 				opts, out = append(opts, oneCell()), newKeyWriter(a)
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				return scanRows(ctx, a, c.Table(args[0]), opts, out, func() error { return checkFamilies(ctx, c, args[0], s.families) })
+				return scanRows(ctx, a, view.of(c, args[0]), opts, out, func() error { return checkFamilies(ctx, c, args[0], s.families) })
 			})
 		},
 	}
@@ -67,6 +68,7 @@ func scanCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print only the keys of the rows; servers send only keys")
 	order.register(cmd)
 	form.register(cmd)
+	view.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -25,7 +25,7 @@ func tableCommand(a *cli.App) *cobra.Command {
 		RunE: cli.RequireSubcommand,
 	}
 	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableRenameCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
-		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a), tableCopyCommand(a))
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a), tableCopyCommand(a), tableViewCommand(a))
 	return cmd
 }
 
