@@ -163,6 +163,59 @@ func (r *replicated) checkRejected() {
 	}
 }
 
+// TestReplicationFamilies (RE2): a family that was dropped in the source is dropped in the follower, and one that was created again has none of the cells of
+// the former, whether rows are copied or changes are made.
+func TestReplicationFamilies(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	again := func(spec string) {
+		t.Helper()
+		parsed := good(table.ParseFamilySpec(spec))
+		good(r.from.c.Tables().DropFamily(r.ctx, "t", parsed.Name))
+		good(r.from.c.Tables().SetFamily(r.ctx, "t", parsed))
+	}
+	done := make(chan struct{})
+	go func() { // while the rows are copied
+		defer close(done)
+		for range 5 {
+			r.x.step()
+			again("f:versions=3")
+		}
+	}()
+	r.add()
+	<-done
+	r.equal("after the copy")
+	for i := range 40 {
+		r.x.step()
+		if i%10 == 0 {
+			again([]string{"f:versions=3", "sum:aggregate=sum"}[i/10%2])
+		}
+	}
+	r.equal("after families were created again")
+	again("f:versions=3")
+	r.equal("after a family without cells") // no change comes
+	again("sum")                            // its cells are set now
+	if err := r.from.c.Table("t").Apply(r.ctx, client.NewRowMutation("row001").Set("sum:n", []byte("text"))); err != nil {
+		t.Fatal(err)
+	}
+	r.equal("after an aggregate became a plain family")
+	good(r.from.c.Tables().DropFamily(r.ctx, "t", "g"))
+	for end := time.Now().Add(20 * time.Second); good(r.to.c.Tables().Describe(r.ctx, "t")).Schema.Family("g") != nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the follower keeps a family that was dropped")
+		}
+	}
+	r.equal("after a family was dropped")
+
+	change := &client.Change{Row: []byte("row001"), Seq: 1 << 40, Mutations: []table.Mutation{table.Set("f", nil, 0, nil)}, FamilyIDs: []uint32{1}}
+	good(r.to.c.Table("t").Follow(r.ctx, "east", change)) // as a former master may, that does not know of the present family
+	r.equal("after a change of a former family")
+	change.Seq, change.FamilyIDs = 1<<41, []uint32{1000}
+	if _, err := r.to.c.Table("t").Follow(r.ctx, "east", change); !errors.Is(err, table.ErrNoFamily) {
+		t.Errorf("a change of a later family: %v", err)
+	}
+}
+
 // TestReplicationFailover (RE1): the worker's node, which is the master, dies again and again while changes come. Each operand counts once.
 func TestReplicationFailover(t *testing.T) {
 	t.Parallel()

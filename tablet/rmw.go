@@ -42,23 +42,22 @@ func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, 
 // positionQualifier is the column of the family of positions that has the sequence number of the row's last change.
 const positionQualifier = "seq"
 
-// Change is a change of a row of another table, which the row follows.
-type Change struct {
-	Row       []byte
-	Seq       uint64 // increases with each change of the row
-	Time      int64  // in µs
-	Mutations []table.Mutation
-}
-
 // Follow makes a change in a table that follows another one, unless the row has it already: its position, in the same commit, has a sequence
 // number of at least that of the change. So each change is made once, if those of a row come in order, however often they come. It reports
-// whether it has made the change. Errors: as Apply and ReadRow; api.ErrNotFollower if the table does not follow the replication, or not any more.
-func (as For) Follow(ctx context.Context, tableName, replication string, c *Change) (made bool, err error) {
+// whether it has made the change. Mutations of families that the source has dropped are left out: those with an id below that of the family
+// that the one of this table follows. Errors: as Apply and ReadRow; table.ErrNoFamily if the family of this table follows one with a lower id;
+// api.ErrNotFollower if the table does not follow the replication, or not any more.
+func (as For) Follow(ctx context.Context, tableName, replication string, c *api.Change) (made bool, err error) {
 	as.follows = replication
 	_, err = as.modify(ctx, tableName, c.Row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: c.Row}
-		if sc := t.schema.Load().table; sc.Follows != replication {
+		sc := t.schema.Load().table
+		if sc.Follows != replication {
 			return nil, fmt.Errorf("table %q: %w", sc.Name, api.ErrNotFollower)
+		}
+		mutations, err := ofFamilies(sc, c)
+		if err != nil {
+			return nil, err
 		}
 		var last table.Cell
 		r.positions = true
@@ -70,11 +69,28 @@ func (as For) Follow(ctx context.Context, tableName, replication string, c *Chan
 		if made {
 			at := max(t.stampFloor(), last.Timestamp) // the policy of the family keeps it by its age from now on
 			position := table.Set(table.PositionFamily, []byte(positionQualifier), at, binary.BigEndian.AppendUint64(nil, c.Seq))
-			rm.Mutations = append(slices.Clone(c.Mutations), position)
+			rm.Mutations = append(mutations, position)
 		}
 		return rm, nil
 	})
 	return made, err
+}
+
+// ofFamilies returns the mutations of a change that are of the families which those of a table follow.
+func ofFamilies(sc *table.Schema, c *api.Change) (all []table.Mutation, err error) {
+	for i := range c.Mutations {
+		m := &c.Mutations[i]
+		if f := sc.Family(m.Family); f != nil && m.Op != table.OpDeleteRow && len(c.FamilyIDs) > 0 {
+			switch id := c.FamilyIDs[i]; {
+			case f.Source > id:
+				continue
+			case f.Source < id:
+				return nil, &table.NoFamilyError{Table: sc.Name, Family: m.Family}
+			}
+		}
+		all = append(all, *m)
+	}
+	return all, nil
 }
 
 // checkBranches checks both lists of mutations, whatever the predicate will choose: an invalid

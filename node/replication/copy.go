@@ -3,6 +3,7 @@ package replication
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,6 +39,9 @@ func (f *follower) copy(ctx context.Context) error {
 	}
 	for !f.st.copied {
 		last, err := f.part(ctx, f.st.row)
+		if errors.Is(err, errFamilies) && timing.Sleep(ctx, copyPause) == nil {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -52,7 +56,7 @@ func (f *follower) copy(ctx context.Context) error {
 
 // part copies the rows after a row, and returns the last one that is copied; empty if all are.
 func (f *follower) part(ctx context.Context, after []byte) (last []byte, err error) {
-	at, err := f.from.Table(f.table).ChangePositionAfter(ctx, after)
+	at, err := f.positionAfter(ctx, after)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +67,7 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	if last = at.End; !whole {
 		last = rows[len(rows)-1].Key
 	}
-	changed, err := f.changed(ctx, after, last, at.Next)
+	changed, err := f.changed(ctx, after, last, at)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +94,22 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	return last, group.Wait()
 }
 
-// changed returns the rows in a range that have changes since a position.
-func (f *follower) changed(ctx context.Context, start, end []byte, next uint64) (map[string]bool, error) {
+// positionAfter returns the position of the source's tablet with the rows after a row. The table then has the families that the source had at the position.
+func (f *follower) positionAfter(ctx context.Context, row []byte) (client.ChangePosition, error) {
+	at, err := f.from.Table(f.table).ChangePositionAfter(ctx, row)
+	if err == nil {
+		err = f.syncFamilies(ctx, at.Families)
+	}
+	return at, err
+}
+
+// errFamilies means that a family of the source was added or dropped while rows were read.
+var errFamilies = errors.New("the families of the source changed")
+
+// changed returns the rows in a range that have changes since a position. The error is errFamilies if the families have changed since then.
+func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (map[string]bool, error) {
 	rows := map[string]bool{}
-	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Start: start, End: end, Next: next})
+	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Start: start, End: end, Next: at.Next})
 	if err == nil {
 		err = stream.Drain(ctx, func(got []client.Change) error {
 			for i := range got {
@@ -101,6 +117,9 @@ func (f *follower) changed(ctx context.Context, start, end []byte, next uint64) 
 			}
 			return nil
 		})
+	}
+	if err == nil && stream.Families() != at.Families {
+		err = errFamilies
 	}
 	return rows, err
 }
@@ -146,7 +165,7 @@ func (f *follower) eachKey(ctx context.Context, start, end []byte, each func(key
 func (f *follower) copyChanged(ctx context.Context, row []byte) error {
 	before := beforeRow(row)
 	for {
-		at, err := f.from.Table(f.table).ChangePositionAfter(ctx, before)
+		at, err := f.positionAfter(ctx, before)
 		if err != nil {
 			return err
 		}
@@ -154,7 +173,7 @@ func (f *follower) copyChanged(ctx context.Context, row []byte) error {
 		if err != nil {
 			return err
 		}
-		changed, err := f.changed(ctx, before, row, at.Next)
+		changed, err := f.changed(ctx, before, row, at)
 		if err != nil {
 			return err
 		}
@@ -184,14 +203,18 @@ func beforeRow(row []byte) []byte {
 
 // copyRow makes the row what it is in the source, which has its changes before the position next.
 func (f *follower) copyRow(ctx context.Context, row []byte, cells []table.Cell, next uint64) error {
-	c := &client.Change{Row: row, Seq: next - 1, Mutations: []table.Mutation{table.DeleteRow()}}
+	c := &client.Change{Row: row, Seq: next - 1, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
 	for i := range cells {
 		x := &cells[i]
-		if f.aggregate(x.Family) {
-			c.Mutations = append(c.Mutations, table.Merge(x.Family, x.Qualifier, x.Timestamp, x.Value))
-		} else {
-			c.Mutations = append(c.Mutations, table.Set(x.Family, x.Qualifier, x.Timestamp, x.Value))
+		m := table.Set(x.Family, x.Qualifier, x.Timestamp, x.Value)
+		of := f.schema.Family(x.Family)
+		if of == nil {
+			return errFamilies
 		}
+		if of.Aggregate != table.AggregateNone {
+			m = table.Merge(x.Family, x.Qualifier, x.Timestamp, x.Value)
+		}
+		c.Mutations, c.FamilyIDs = append(c.Mutations, m), append(c.FamilyIDs, of.ID)
 	}
 	if err := f.throttle(ctx, changeBytes(c)); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (f *follower) follow(ctx context.Context) error {
 	if err := f.load(ctx); err != nil {
 		return err
 	}
-	if err := f.syncFamilies(ctx); err != nil {
+	if _, err := f.sync(ctx); err != nil {
 		return err
 	}
 	if !f.st.copied {
@@ -90,6 +90,9 @@ func (f *follower) changesFrom(ctx context.Context) error {
 	for {
 		got, err := stream.Next(ctx)
 		if err != nil {
+			return err
+		}
+		if err := f.syncFamilies(ctx, stream.Families()); err != nil {
 			return err
 		}
 		if err := f.makeAll(ctx, got); err != nil {
@@ -180,52 +183,62 @@ func (f *follower) makeOne(ctx context.Context, x *client.Change) error {
 	return nil
 }
 
-// aggregate reports whether a family of the source has operands.
-func (f *follower) aggregate(family string) bool {
-	x := f.schema.Family(family)
-	return x != nil && x.Aggregate != table.AggregateNone
-}
-
-// known adds families of the source that the table lacks, and returns a change without the mutations of families that the source has dropped.
+// known gives the table the families of the source, and returns a change without the mutations of families that the source has not any more.
 func (f *follower) known(ctx context.Context, x *client.Change) (*client.Change, error) {
-	if err := f.syncFamilies(ctx); err != nil {
-		return x, err
-	}
-	info, err := f.from.Tables().Describe(ctx, f.table)
+	schema, err := f.sync(ctx)
 	if err != nil {
 		return x, err
 	}
 	left := &client.Change{Row: x.Row, Seq: x.Seq, Time: x.Time}
-	for _, m := range x.Mutations {
-		if m.Op == table.OpDeleteRow || info.Schema.Family(m.Family) != nil {
-			left.Mutations = append(left.Mutations, m)
+	for i, m := range x.Mutations {
+		id := uint32(0)
+		if len(x.FamilyIDs) > 0 {
+			id = x.FamilyIDs[i]
+		}
+		if of := schema.Family(m.Family); m.Op == table.OpDeleteRow || of != nil && (id == 0 || of.ID == id) {
+			left.Mutations, left.FamilyIDs = append(left.Mutations, m), append(left.FamilyIDs, id)
 		}
 	}
 	return left, nil
 }
 
-// syncFamilies gives the table the families of the source.
-func (f *follower) syncFamilies(ctx context.Context) error {
-	info, err := f.from.Tables().Describe(ctx, f.table)
-	if err != nil {
-		return err
-	}
-	if f.st.source != 0 && f.st.source != info.Schema.ID { // its sequence numbers are others
-		return fmt.Errorf("the source's table %q was dropped and created again: remove the replication and the table, and create them again", f.table)
-	}
-	f.st.source, f.schema = info.Schema.ID, info.Schema
-	have, err := f.Catalog.SchemaOf(ctx, f.table)
-	if err != nil {
-		return err
-	}
-	if have.Follows != f.run.name {
-		return fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
-	}
-	if sameFamilies(have, info.Schema) {
+// syncFamilies gives the table the families of the source, unless it has those of that version.
+func (f *follower) syncFamilies(ctx context.Context, version uint64) error {
+	if version == f.families {
 		return nil
 	}
+	var err error
+	if f.schema, err = f.sync(ctx); err == nil {
+		f.families = version // or it has those of a later one, which the next result has
+	}
+	return err
+}
+
+// sync gives the table the families of the source, whose schema it returns. A family that was dropped there is dropped here with its cells, also if
+// another one has its name.
+func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
+	info, err := f.from.Tables().Describe(ctx, f.table)
+	if err != nil {
+		return nil, err
+	}
+	if f.st.source != 0 && f.st.source != info.Schema.ID { // its sequence numbers are others
+		return nil, fmt.Errorf("the source's table %q was dropped and created again: remove the replication and the table, and create them again", f.table)
+	}
+	if f.st.source == 0 {
+		f.st.source = info.Schema.ID
+	}
+	have, err := f.Catalog.SchemaOf(ctx, f.table)
+	if err != nil {
+		return nil, err
+	}
+	if have.Follows != f.run.name {
+		return nil, fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
+	}
+	if sameFamilies(have, info.Schema) {
+		return info.Schema, nil
+	}
 	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: f.ID()}}
-	return f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
+	return info.Schema, f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
 		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) { return withFamilies(old, info.Schema, f.run.name) })
 		return err
 	})
@@ -234,7 +247,7 @@ func (f *follower) syncFamilies(ctx context.Context) error {
 // sameFamilies reports whether a table has the families of its source.
 func sameFamilies(have, source *table.Schema) bool {
 	for i := range source.Families {
-		if have.Family(source.Families[i].Name) == nil {
+		if x := have.Family(source.Families[i].Name); x == nil || x.Source != source.Families[i].ID {
 			return false
 		}
 	}
@@ -248,7 +261,10 @@ func withFamilies(have, source *table.Schema, replication string) (s *table.Sche
 	}
 	s = have
 	for _, x := range have.Families {
-		if x.Name != table.PositionFamily && source.Family(x.Name) == nil {
+		if x.Name == table.PositionFamily || x.Source >= source.NextFamilyID { // the second is younger than source
+			continue
+		}
+		if of := source.Family(x.Name); of == nil || of.ID > x.Source {
 			if s, err = s.DropFamily(x.Name); err != nil {
 				return nil, err
 			}
@@ -259,6 +275,7 @@ func withFamilies(have, source *table.Schema, replication string) (s *table.Sche
 			if s.Group(x.Group) == nil {
 				x.Group = table.DefaultGroup
 			}
+			x.Source = x.ID
 			if s, err = s.AddFamily(x); err != nil {
 				return nil, err
 			}

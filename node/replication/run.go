@@ -185,13 +185,13 @@ type follower struct {
 	run   *running
 	table string
 
-	// Only the goroutine of the table uses these, but for schema, which others read.
-	from *client.Client
-	to   *client.Table
-	st   *state
-	gen  uint64 // of the file of st
-
-	schema *table.Schema // of the source's table, as it was last
+	// Only the goroutine of the table changes these.
+	from     *client.Client
+	to       *client.Table
+	st       *state
+	gen      uint64        // of the file of st
+	schema   *table.Schema // of the source's table, when its families were of the version families, or later
+	families uint64
 
 	following     atomic.Bool
 	watermark     atomic.Int64 // µs
