@@ -154,7 +154,7 @@ func (r *replicated) checkRejected() {
 		}
 	}
 	for _, seq := range []uint64{1, 1 << 60} { // the row has changes after the first, and not yet the second
-		if _, err := c.Table("t").Follow(r.ctx, "west", &client.Change{Row: []byte("row001"), Seq: seq, Mutations: []table.Mutation{table.DeleteRow()}}); !errors.Is(err, api.ErrNotFollower) {
+		if _, err := c.Table("t").Follow(r.ctx, "west", &client.Change{Row: []byte("row001"), Seq: seq, Mutations: []table.Mutation{table.DeleteRow()}}, nil); !errors.Is(err, api.ErrNotFollower) {
 			r.t.Errorf("change %d of another replication: %v", seq, err)
 		}
 	}
@@ -208,12 +208,109 @@ func TestReplicationFamilies(t *testing.T) {
 	r.equal("after a family was dropped")
 
 	change := &client.Change{Row: []byte("row001"), Seq: 1 << 40, Mutations: []table.Mutation{table.Set("f", nil, 0, nil)}, FamilyIDs: []uint32{1}}
-	good(r.to.c.Table("t").Follow(r.ctx, "east", change)) // as a former master may, that does not know of the present family
+	good(r.to.c.Table("t").Follow(r.ctx, "east", change, nil)) // as a former master may, that does not know of the present family
 	r.equal("after a change of a former family")
 	change.Seq, change.FamilyIDs = 1<<41, []uint32{1000}
-	if _, err := r.to.c.Table("t").Follow(r.ctx, "east", change); !errors.Is(err, table.ErrNoFamily) {
+	if _, err := r.to.c.Table("t").Follow(r.ctx, "east", change, nil); !errors.Is(err, table.ErrNoFamily) {
 		t.Errorf("a change of a later family: %v", err)
 	}
+}
+
+// TestReplicationLargeRows (RE1, RE2, RE5): rows with more cells, and more bytes, than a change may have are copied, while they change and while the work is
+// interrupted. Then the largest changes are made.
+func TestReplicationLargeRows(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	good(r.from.c.Tables().SetFamily(r.ctx, "t", good(table.ParseFamilySpec("f:versions=1000000"))))
+	src := r.from.c.Table("t")
+	apply := func(m *client.RowMutation) {
+		t.Helper()
+		if err := src.Apply(r.ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	many := func(row string, n int, add func(m *client.RowMutation, i int)) {
+		t.Helper()
+		for i := 0; i < n; {
+			m := client.NewRowMutation(row)
+			for ; i < n && m.Len() < 50_000; i++ {
+				add(m, i)
+			}
+			apply(m)
+		}
+	}
+	many("columns", 120_000, func(m *client.RowMutation, i int) { m.Set(fmt.Sprintf("g:%06d", i), fmt.Append(nil, i)) })
+	many("columns", 30_000, func(m *client.RowMutation, i int) { m.AddInt(fmt.Sprintf("sum:%06d", i), int64(i%3)*1000, 1) })
+	many("versions", 120_000, func(m *client.RowMutation, i int) { m.SetAt("f:q", int64(i)*1000, nil) })
+	value := make([]byte, 2<<20)
+	for i := range 5 {
+		apply(client.NewRowMutation("values").SetAt("f:q", int64(i)*1000, value).Set("g:q", value))
+	}
+	random := rand.New(rand.NewPCG(testseed.New(t), 3))
+	done, copied := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-copied:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			m, column := client.NewRowMutation([]string{"columns", "versions"}[i%2]), fmt.Sprintf("%06d", random.IntN(130_000))
+			switch random.IntN(6) {
+			case 0:
+				m.Delete("g:" + column)
+			case 1:
+				m.SetAt("f:q", int64(random.IntN(130_000))*1000, fmt.Append(nil, i))
+			case 2, 3:
+				m.AddInt("sum:"+column, 1000, 1)
+			default:
+				m.Set("g:"+column, fmt.Append(nil, i))
+			}
+			if err := src.Apply(r.ctx, m); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	if err := r.to.c.Replications().Create(r.ctx, &client.ReplicationSpec{Name: "east", Addrs: r.from.addrs, Tables: []string{"t"}, Rate: 8 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		time.Sleep(500 * time.Millisecond)
+		if err := r.to.c.Replications().Pause(r.ctx, "east"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.to.c.Replications().Resume(r.ctx, "east"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for state := ""; state != api.ReplicationFollowing; time.Sleep(20 * time.Millisecond) {
+		x := good(r.to.c.Replications().List(r.ctx))[0].Tables[0]
+		if state = x.State; state == api.ReplicationFailed {
+			t.Fatal(x.Error)
+		}
+	}
+	close(copied)
+	<-done
+	r.equal("after the copy")
+	m := client.NewRowMutation("change")
+	for i := range 100_000 {
+		m.Set(fmt.Sprintf("g:%06d", i), nil)
+	}
+	apply(m)
+	r.equal("after the largest change")
+
+	// As a former master might leave a row, if the progress did not keep it from beginning a copy.
+	at := good(src.ChangePositionAfter(r.ctx, []byte("chang")))
+	begin := &client.Change{Row: []byte("change"), Seq: at.Next, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
+	if made, err := r.to.c.Table("t").Follow(r.ctx, "east", begin, &api.RowPart{Copy: 1}); err != nil || made != api.FollowedNow {
+		t.Fatal(made, err)
+	}
+	for range 5 {
+		apply(client.NewRowMutation("change").Set("g:q", nil))
+	}
+	r.equal("after a change of an incomplete row")
 }
 
 // TestReplicationFailover (RE1): the worker's node, which is the master, dies again and again while changes come. Each operand counts once.

@@ -243,21 +243,43 @@ const MethodFollow = "row.follow"
 
 // FollowRequest holds the parameters of row.follow:
 //
-//	[table, replication, row, seq, time, [mutation…], [family id…], options?]
+//	[table, replication, row, seq, time, [mutation…], [family id…], [copy, index, last] or nil, options?]
 //
-// The result is a bool: whether the change was made, as the row did not have it.
+// The result is a Followed, an integer.
 type FollowRequest struct {
 	TableOptions
 	Table, Replication string
 	Change             Change
+	// Part is set if the change is a part of a row that is copied in several changes.
+	Part *RowPart
 
 	names names
 }
 
+// RowPart is the place of a change in the copy of a row. Until the last part is made, the row's position is that of an incomplete copy.
+type RowPart struct {
+	Copy  uint64 // distinguishes the copy from all others; not 0
+	Index uint64 // 0 for the first part, which deletes the row
+	Last  bool
+}
+
+// Followed is the result of row.follow.
+type Followed int64
+
+// The results of row.follow.
+const (
+	// FollowedBefore means that the row has the change, or a later state.
+	FollowedBefore Followed = iota
+	// FollowedNow means that the change was made.
+	FollowedNow
+	// FollowedIncomplete means that the change was not made, since the row is that of an incomplete copy, or of another one. It must be copied.
+	FollowedIncomplete
+)
+
 // Append encodes the parameters.
 func (r *FollowRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count()
-	e.Array(7 + min(n, 1))
+	e.Array(8 + min(n, 1))
 	e.Str(r.Table)
 	e.Str(r.Replication)
 	e.Bin(r.Change.Row)
@@ -265,12 +287,20 @@ func (r *FollowRequest) Append(e *wire.Encoder) {
 	e.Int(r.Change.Time)
 	table.AppendMutations(e, r.Change.Mutations)
 	appendFamilyIDs(e, r.Change.FamilyIDs)
+	if r.Part == nil {
+		e.Nil()
+	} else {
+		e.Array(3)
+		e.Uint(r.Part.Copy)
+		e.Uint(r.Part.Index)
+		e.Bool(r.Part.Last)
+	}
 	r.TableOptions.append(e, n)
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults.
 func (r *FollowRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
-	if err := params(MethodFollow, n, 7, 8); err != nil {
+	if err := params(MethodFollow, n, 8, 9); err != nil {
 		return err
 	}
 	r.Table, r.Replication = r.names.table(d), d.Str()
@@ -285,7 +315,13 @@ func (r *FollowRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error 
 	if r.Change.FamilyIDs, err = decodeFamilyIDs(d, len(r.Change.Mutations)); err != nil {
 		return err
 	}
-	return r.TableOptions.decode(d, n > 7, r)
+	if r.Part = nil; !d.IsNil() {
+		if d.Array() != 3 {
+			return rpc.Errorf(rpc.CodeBadRequest, "%s: a part has three values", MethodFollow)
+		}
+		r.Part = &RowPart{Copy: d.Uint(), Index: d.Uint(), Last: d.Bool()}
+	}
+	return r.TableOptions.decode(d, n > 8, r)
 }
 
 func (r *FollowRequest) option(key []byte, d *wire.Decoder) bool {

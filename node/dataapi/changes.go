@@ -105,10 +105,10 @@ func (d *Service) follow(c *rpc.Call) {
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
-	made, err := d.Tablets.TabletsOf(r.Table).For(nil).Table(r.TableID).Follow(c.Context(), r.Table, r.Replication, &r.Change)
+	made, err := d.Tablets.TabletsOf(r.Table).For(nil).Table(r.TableID).Follow(c.Context(), &r)
 	if err != nil {
 		reply.Fail(c, d.Tablets.Misrouted(nil, err, r.Table, r.TableID, r.Change.Row))
 		return
 	}
-	c.Reply(func(e *wire.Encoder) { e.Bool(made) })
+	c.Reply(func(e *wire.Encoder) { e.Int(int64(made)) })
 }

@@ -35,6 +35,9 @@ func (f *follower) follow(ctx context.Context) error {
 	if _, err := f.sync(ctx); err != nil {
 		return err
 	}
+	if err := f.save(ctx); err != nil { // from now on, a former master begins no copy of a large row: see copyLarge
+		return err
+	}
 	if !f.st.copied {
 		f.following.Store(false)
 		if err := f.copy(ctx); err != nil {
@@ -42,8 +45,8 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 	}
 	err := f.changesFrom(ctx)
-	if errors.Is(err, api.ErrOutOfRange) {
-		f.Log.Warn("changes of the source are not kept any more: its rows are copied again", "replication", f.run.name, "table", f.table, "err", err)
+	if errors.Is(err, api.ErrOutOfRange) || errors.Is(err, errIncomplete) {
+		f.Log.Warn("changes of the source are not enough: its rows are copied again", "replication", f.run.name, "table", f.table, "err", err)
 		f.st = &state{source: f.st.source}
 		return errors.Join(err, f.save(ctx))
 	}
@@ -72,7 +75,6 @@ func (f *follower) load(ctx context.Context) error {
 
 // save writes the progress. The error is metaapi.ErrGeneration if another master has written it.
 func (f *follower) save(ctx context.Context) error {
-	f.st.saved = time.Now()
 	gen, err := f.Catalog.Set(ctx, statePath(f.run.name, f.table), f.st.encode(), f.gen)
 	if err == nil {
 		f.gen = gen
@@ -105,7 +107,7 @@ func (f *follower) changesFrom(ctx context.Context) error {
 		f.following.Store(true)
 		f.failure.Store(nil)
 		if dirty && time.Since(saved) >= saveEvery {
-			f.st.token = stream.Token()
+			f.st.token, f.st.saved = stream.Token(), time.Now()
 			if err := f.save(ctx); err != nil {
 				return err
 			}
@@ -166,21 +168,34 @@ func (f *follower) throttle(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// makeOne makes one change.
+// errIncomplete means that a row is that of an incomplete copy.
+var errIncomplete = errors.New("the copy of the row is incomplete")
+
+// makeOne makes one change. The error is errIncomplete if the row has to be copied first.
 func (f *follower) makeOne(ctx context.Context, x *client.Change) error {
-	made, err := f.to.Follow(ctx, f.run.name, x)
-	if errors.Is(err, table.ErrNoFamily) {
-		if x, err = f.known(ctx, x); err == nil {
-			made, err = f.to.Follow(ctx, f.run.name, x)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("row %.64q: %w", x.Row, err)
-	}
-	if made {
+	made, err := f.send(ctx, x, nil)
+	if made == api.FollowedNow {
 		f.changes.Add(1)
 	}
-	return nil
+	return err
+}
+
+// send makes a change, or a part of a row. It gives the table families that it lacks. The error is errIncomplete if the change is not made since the row is
+// that of an incomplete copy, or of another one.
+func (f *follower) send(ctx context.Context, x *client.Change, part *api.RowPart) (made api.Followed, err error) {
+	made, err = f.to.Follow(ctx, f.run.name, x, part)
+	if errors.Is(err, table.ErrNoFamily) {
+		if x, err = f.known(ctx, x); err == nil {
+			made, err = f.to.Follow(ctx, f.run.name, x, part)
+		}
+	}
+	if err == nil && made == api.FollowedIncomplete {
+		err = errIncomplete
+	}
+	if err != nil {
+		return 0, fmt.Errorf("row %.64q: %w", x.Row, err)
+	}
+	return made, nil
 }
 
 // known gives the table the families of the source, and returns a change without the mutations of families that the source has not any more.
