@@ -12,6 +12,8 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/table"
 )
 
@@ -311,6 +313,50 @@ func TestReplicationLargeRows(t *testing.T) {
 		apply(client.NewRowMutation("change").Set("g:q", nil))
 	}
 	r.equal("after a change of an incomplete row")
+}
+
+// TestReplicationIdle (RE4): a replication without changes saves its position, so that it does not become stale.
+func TestReplicationIdle(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	r.add()
+	r.equal("after the copy")
+	master, path := r.to.nodes[0], replication.StateDir+"/east/t"
+	saved := func(change time.Duration) time.Time { // and writes it, with another age
+		t.Helper()
+		d := wire.NewDecoder(good(master.File(r.ctx, path)))
+		e := wire.GetEncoder()
+		defer e.Release()
+		e.Array(d.Array())
+		e.Int(d.Int())
+		e.Bool(d.Bool())
+		e.Bin(d.Bytes())
+		e.Str(d.Str())
+		e.Uint(d.Uint())
+		at := time.UnixMicro(d.Int())
+		if e.Int(at.Add(change).UnixMicro()); change != 0 {
+			if err := master.PutFile(r.ctx, path, e.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return at
+	}
+	if err := r.to.c.Replications().Pause(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // until it has stopped
+	saved(-29 * 24 * time.Hour)
+	if err := r.to.c.Replications().Resume(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); time.Since(saved(0)) > time.Hour; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the position is not saved")
+		}
+	}
+	if x := good(r.to.c.Replications().List(r.ctx))[0].Tables[0]; x.Rows > 0 {
+		t.Errorf("%d rows were copied again", x.Rows)
+	}
 }
 
 // TestReplicationFailover (RE1): the worker's node, which is the master, dies again and again while changes come. Each operand counts once.

@@ -21,6 +21,8 @@ import (
 const (
 	// saveEvery is how often the position is saved. What was made since comes again after a failure, and is left out row by row.
 	saveEvery = 5 * time.Second
+	// saveIdle is how often it is saved without changes, so that it does not become stale.
+	saveIdle = 24 * time.Hour
 	// lanes is the number of changes that are made at a time, of different rows.
 	lanes = 64
 	// staleAfter is the age of a saved position after which rows are copied again. Positions of rows are kept for 31 days.
@@ -88,7 +90,7 @@ func (f *follower) changesFrom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	saved, dirty := time.Now(), false
+	dirty := false
 	for {
 		got, err := stream.Next(ctx)
 		if err != nil {
@@ -106,12 +108,12 @@ func (f *follower) changesFrom(ctx context.Context) error {
 		}
 		f.following.Store(true)
 		f.failure.Store(nil)
-		if dirty && time.Since(saved) >= saveEvery {
+		if age := time.Since(f.st.saved); age >= saveIdle || dirty && age >= saveEvery {
 			f.st.token, f.st.saved = stream.Token(), time.Now()
 			if err := f.save(ctx); err != nil {
 				return err
 			}
-			saved, dirty = time.Now(), false
+			dirty = false
 		}
 	}
 }
