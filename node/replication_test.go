@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/replication"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
@@ -313,6 +316,116 @@ func TestReplicationLargeRows(t *testing.T) {
 		apply(client.NewRowMutation("change").Set("g:q", nil))
 	}
 	r.equal("after a change of an incomplete row")
+}
+
+// TestReplicationSecured: a table follows one of another cluster, both of which have certificates, with the rights of an access token. An error of the source
+// is none of the caller's rights.
+func TestReplicationSecured(t *testing.T) {
+	t.Parallel()
+	here, _, _ := secureTestCluster(t, 1)
+	admin, ctx := secureOne(t, here)
+	there, _, _ := secureTestCluster(t, 1)
+	other, _ := secureOne(t, there)
+	for _, name := range []string{"orders", "plain"} {
+		good(other.Tables().Create(ctx, name, good(table.ParseFamilySpec("f"))))
+	}
+	good(other.Tables().Alter(ctx, "orders", table.Change{Op: table.ChangeStream, Retention: time.Hour}))
+	tok, _, err := other.Users().AddToken(ctx, "replica", 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func() *client.ReplicationSpec {
+		return &client.ReplicationSpec{Name: "east", Addrs: there.addrs, Secret: []byte(tok.Reveal()), Tables: []string{"orders"}}
+	}
+	refused := func(what, text string, want error, change func(s *client.ReplicationSpec)) {
+		t.Helper()
+		s := spec()
+		change(s)
+		err := admin.Replications().Create(ctx, s)
+		if errors.Is(err, client.ErrAmbiguous) || errors.Is(err, client.ErrPermission) || !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("a table that the user may not see", "the source", client.ErrNoTable, func(*client.ReplicationSpec) {})
+	for _, g := range []client.Grant{{Principal: "replica", Rights: "read", Table: "orders"}, {Principal: "replica", Rights: "read", Table: "plain"}} {
+		if err := other.Grants().Add(ctx, g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("no change stream", "the source", api.ErrNoChangeStream, func(s *client.ReplicationSpec) { s.Tables = []string{"plain"} })
+	refused("no node", "connection refused", rpc.CodeBadRequest, func(s *client.ReplicationSpec) { s.Addrs = []string{"127.0.0.1:1"} })
+	refused("a user of another cluster", "the source, with the given credential", rpc.CodeBadRequest, func(s *client.ReplicationSpec) {
+		s.Secret = good(here.user(admin, "ann").PEM())
+	})
+	if err := admin.Replications().Create(ctx, spec()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Table("orders").Apply(ctx, client.NewRowMutation("row").Set("f:q", []byte("v"))); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if row, err := admin.Table("orders").Get(ctx, "row"); err == nil && row != nil && string(row.Cells[0].Value) == "v" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v", good(admin.Replications().List(ctx)))
+		}
+	}
+}
+
+// TestReplicationSourceDown: a source that does not answer shows soon in the state of the table, as a problem of the cluster and in the metrics, and until it
+// answers again. A paused replication is no problem.
+func TestReplicationSourceDown(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	r.add()
+	r.equal("after the copy")
+	problem := func() string {
+		for _, line := range health.Of(r.ctx, r.to.c).Problems() {
+			if strings.HasPrefix(line, "replication east") {
+				return line
+			}
+		}
+		return ""
+	}
+	gauge := func(name string) float64 { // -1: there is none
+		if v, ok := good(r.to.nodes[0].Gauge(name))["east t"]; ok {
+			return v
+		}
+		return -1
+	}
+	failed := func() float64 { return gauge("stele_replication_failed") }
+	await := func(what string, within time.Duration, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(within); !ok(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v, %q", what, good(r.to.c.Replications().List(r.ctx)), problem())
+			}
+		}
+	}
+	await("following", 10*time.Second, func() bool {
+		lag := gauge("stele_replication_lag_seconds")
+		return problem() == "" && failed() == 0 && lag >= 0 && lag < 10
+	})
+	r.from.stop(0)
+	await("after the source has stopped", 6*time.Second, func() bool {
+		x := good(r.to.c.Replications().List(r.ctx))[0].Tables[0]
+		return x.State == api.ReplicationFailed && strings.Contains(x.Error, "connection refused")
+	})
+	if line := problem(); !strings.Contains(line, "table t") || !strings.Contains(line, "connection refused") || failed() != 1 {
+		t.Errorf("problem %q, failed %v", line, failed())
+	}
+	if err := r.to.c.Replications().Pause(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	await("paused", 5*time.Second, func() bool { return problem() == "" && failed() < 0 })
+	if err := r.to.c.Replications().Resume(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	await("resumed", 10*time.Second, func() bool { return problem() != "" })
+	r.from.start(0)
+	r.from.c = r.from.client(0)
+	await("after the source has started", 20*time.Second, func() bool { return problem() == "" && failed() == 0 })
 }
 
 // TestReplicationIdle (RE4): a replication without changes saves its position, so that it does not become stale.
