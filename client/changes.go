@@ -23,6 +23,8 @@ type Change = api.Change
 type ChangePosition struct {
 	Start, End []byte
 	Next       uint64
+	// Families is the version of the table's families, if ChangePositionAfter has returned the position.
+	Families uint64
 }
 
 // ChangesFrom selects where Table.Changes begins. The zero value is the time of the first Next that finds the stream. Rows that this Next could not
@@ -53,6 +55,7 @@ type Changes struct {
 	idle      int // positions without changes since the last change
 	divided   int // positions that were divided after they had been read
 	bytes     int64
+	families  uint64 // version of those of the last result
 
 	// The last result.
 	last     int    // the position that it moved
@@ -101,7 +104,9 @@ func (t *Table) ChangePositionAfter(ctx context.Context, row []byte) (ChangePosi
 	if _, err := c.read(ctx); err != nil {
 		return ChangePosition{}, err
 	}
-	return c.positions[0].ChangePosition, nil
+	at := c.positions[0].ChangePosition
+	at.Families = c.families
+	return at, nil
 }
 
 // Drain calls each for the changes that were made before the call, and perhaps some later ones. It does not wait for more, and stops at an error of each.
@@ -208,7 +213,7 @@ func (c *Changes) read(ctx context.Context) ([]Change, error) {
 	if err := c.table.client.calls.do(ctx, &k); err != nil {
 		return nil, err
 	}
-	c.id = req.TableID
+	c.id, c.families = req.TableID, result.Families
 	c.cut(&result)
 	c.advance(&result)
 	return result.Changes, nil
@@ -252,6 +257,9 @@ func (c *Changes) Positions() []ChangePosition {
 	}
 	return all
 }
+
+// Families returns the version of the table's families when the last result was made: it increases whenever one is added or dropped. 0 before the first Next.
+func (c *Changes) Families() uint64 { return c.families }
 
 // Divided returns how many times a range of rows was divided because its tablet was split. A program with several readers can then give
 // each of Tokens to one of them.

@@ -148,7 +148,7 @@ func (x *changeServer) read(c *rpc.Call) {
 		return
 	}
 	if string(r.Start) < "m" {
-		c.Reply(func(e *wire.Encoder) { api.AppendChanges(e, []byte("m"), 5, 0, 0) })
+		c.Reply(func(e *wire.Encoder) { (&api.ChangesResult{End: []byte("m"), Next: 5}).Append(e, 0, nil) })
 		return
 	}
 	if err := x.away.Load(); err != nil {
@@ -163,10 +163,9 @@ func (x *changeServer) read(c *rpc.Call) {
 		}
 	}
 	c.Reply(func(e *wire.Encoder) {
-		api.AppendChanges(e, nil, next, 0, made)
-		for range made {
-			api.AppendChange(e, &api.Change{Row: []byte("z"), Seq: 11, Time: at, Mutations: []table.Mutation{table.DeleteRow()}})
-		}
+		(&api.ChangesResult{Next: next}).Append(e, made, func(_ int, c *api.Change) {
+			*c = api.Change{Row: []byte("z"), Seq: 11, Time: at, Mutations: []table.Mutation{table.DeleteRow()}}
+		})
 	})
 }
 

@@ -77,9 +77,11 @@ func (f *backupCluster) rows(name string) map[string]string {
 	s := f.c.Table(name).Scan(f.ctx)
 	defer s.Close()
 	for s.Next() {
+		var text strings.Builder
 		for _, c := range s.Row().Cells {
-			all[string(s.Row().Key)] += fmt.Sprintf("%s:%s@%d=%s ", c.Family, c.Qualifier, c.Timestamp, c.Value)
+			fmt.Fprintf(&text, "%s:%s@%d=%s ", c.Family, c.Qualifier, c.Timestamp, c.Value)
 		}
+		all[string(s.Row().Key)] = text.String()
 	}
 	if err := s.Err(); err != nil {
 		f.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
@@ -308,4 +309,22 @@ func (n *Node) Requests(method string) uint64 {
 		}
 	}
 	return 0
+}
+
+// Gauge returns the values of a metric, by those of its labels, separated by spaces.
+func (n *Node) Gauge(name string) (map[string]float64, error) {
+	families, err := n.monitor.Registry().Gather()
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			if f.GetName() == name {
+				all[strings.Join(labels, " ")] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return all, err
 }

@@ -31,7 +31,7 @@ func decodeGC(d *wire.Decoder) (GCPolicy, error) {
 }
 
 // AppendFamily encodes a family as a map with the keys name, id, and, if they are not the defaults,
-// gc, group and aggregate.
+// gc, group, aggregate and source.
 func AppendFamily(e *wire.Encoder, f *Family) {
 	n := 2
 	if f.GC.Kind != GCNone {
@@ -41,6 +41,9 @@ func AppendFamily(e *wire.Encoder, f *Family) {
 		n++
 	}
 	if f.Aggregate != AggregateNone {
+		n++
+	}
+	if f.Source != 0 {
 		n++
 	}
 	e.Map(n)
@@ -60,6 +63,10 @@ func AppendFamily(e *wire.Encoder, f *Family) {
 		e.Str("aggregate")
 		e.Str(f.Aggregate.String())
 	}
+	if f.Source != 0 {
+		e.Str("source")
+		e.Uint(uint64(f.Source))
+	}
 }
 
 func decodeFamily(d *wire.Decoder) (Family, error) {
@@ -69,11 +76,9 @@ func decodeFamily(d *wire.Decoder) (Family, error) {
 		case "name":
 			f.Name = d.Str()
 		case "id":
-			id := d.Uint()
-			if id >= 1<<32 {
-				return errForm("%d is over 32 bits", id)
-			}
-			f.ID = uint32(id)
+			f.ID, err = decodeID(d)
+		case "source":
+			f.Source, err = decodeID(d)
 		case "gc":
 			f.GC, err = decodeGC(d)
 		case "group":
@@ -88,6 +93,15 @@ func decodeFamily(d *wire.Decoder) (Family, error) {
 		return err
 	})
 	return f, decodeError(d, "family", err)
+}
+
+// decodeID decodes the id of a family.
+func decodeID(d *wire.Decoder) (uint32, error) {
+	id := d.Uint()
+	if id >= 1<<32 {
+		return 0, errForm("%d is over 32 bits", id)
+	}
+	return uint32(id), nil
 }
 
 // decodeMap calls each for every key of a map. each must read the value.
@@ -285,11 +299,7 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 		case "id":
 			s.ID = d.Uint()
 		case "next_family_id":
-			id := d.Uint()
-			if id >= 1<<32 {
-				return errForm("%d is over 32 bits", id)
-			}
-			s.NextFamilyID = uint32(id)
+			s.NextFamilyID, err = decodeID(d)
 		case "families":
 			s.Families, err = decodeList(d, "families in a table", l.Families, decodeFamily)
 		case "groups":

@@ -153,6 +153,9 @@ func TestSchemaRoundTrip(t *testing.T) {
 		want.Granularity = Granularity(pick(t, "granularity", int(numGranularities)))
 		want.Protected = pick(t, "protected", 2) == 1
 		want.ChangeRetention = time.Duration(pick(t, "change stream", 3)) * ChangeRetentionMin
+		if pick(t, "follows", 2) == 1 {
+			want, _ = want.Follow("east")
+		}
 		b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, want) })
 		d := wire.NewDecoder(b)
 		got, err := DecodeSchema(&d, nil)

@@ -14,11 +14,13 @@ type Family struct {
 	Group string `json:"group"`
 	// Aggregate is how operands make up a cell; AggregateNone if cells are set. It never changes.
 	Aggregate Aggregate `json:"aggregate,omitzero"`
+	// Source is the ID of the family of the other cluster that this one follows; 0 if there is none.
+	Source uint32 `json:"-"`
 }
 
 // Equal reports whether both families are equal in all fields.
 func (f *Family) Equal(o *Family) bool {
-	return f.Name == o.Name && f.ID == o.ID && f.Group == o.Group && f.Aggregate == o.Aggregate && f.GC.Equal(&o.GC)
+	return f.Name == o.Name && f.ID == o.ID && f.Source == o.Source && f.Group == o.Group && f.Aggregate == o.Aggregate && f.GC.Equal(&o.GC)
 }
 
 // Compression is the block compression of a locality group. Values are stored: append only.

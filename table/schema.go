@@ -95,7 +95,7 @@ const PositionFamily = "_position"
 // positionPolicy lets positions go once no change stream can have an older change.
 const positionPolicy = "versions=1 or age=31d"
 
-// Follow returns the schema of a table that follows another one by a replication. Errors: ErrFamilyExists if it has a family of the name
+// Follow returns the schema of a table that follows the one with this schema by a replication. Errors: ErrFamilyExists if it has a family of the name
 // PositionFamily, and those of Validate.
 func (s *Schema) Follow(replication string) (*Schema, error) {
 	policy, err := ParseGCPolicy(positionPolicy)
@@ -107,6 +107,11 @@ func (s *Schema) Follow(replication string) (*Schema, error) {
 		return nil, err
 	}
 	c.Follows = replication
+	for i := range c.Families {
+		if f := &c.Families[i]; f.Name != PositionFamily {
+			f.Source = f.ID
+		}
+	}
 	return c, nil
 }
 
@@ -119,6 +124,9 @@ func (s *Schema) Promote() *Schema {
 	c.Follows = ""
 	if i, ok := c.findFamily(PositionFamily); ok {
 		c.Families = slices.Delete(c.Families, i, i+1)
+	}
+	for i := range c.Families {
+		c.Families[i].Source = 0
 	}
 	return c
 }
@@ -167,7 +175,7 @@ func (s *Schema) SetFamily(f Family) (*Schema, error) {
 		return nil, &SchemaError{Table: s.Name, Reason: "the aggregate of family " + f.Name + " cannot change: drop the family and create it again"}
 	}
 	c := s.Clone()
-	f.ID = c.Families[i].ID
+	f.ID, f.Source = c.Families[i].ID, c.Families[i].Source
 	left := c.Families[i].Group
 	c.Families[i] = f
 	c.dropIfEmpty(left)
@@ -193,6 +201,11 @@ func (s *Schema) DropFamily(name string) (*Schema, error) {
 	c.dropIfEmpty(left)
 	c.dropFromViews(name)
 	return c, nil
+}
+
+// FamiliesVersion returns a number that increases whenever a family is added or dropped.
+func (s *Schema) FamiliesVersion() uint64 {
+	return uint64(s.NextFamilyID)<<32 | uint64(1<<32-1-len(s.Families))
 }
 
 func (s *Schema) hasAggregates() bool {

@@ -78,7 +78,7 @@ type For struct {
 
 // check returns the mutation as the caller may make it. The error is an *api.FollowerError for an ordinary change of a table that follows another one.
 func (as For) check(sc *schema, rm *table.RowMutation) (*table.RowMutation, error) {
-	rm, err := as.s.writes.check(sc, rm, as.a)
+	rm, err := as.s.writes.check(sc, rm, as.a, as.follows != "")
 	if err == nil && sc.table.Follows != as.follows {
 		if as.follows != "" {
 			return nil, fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNotFollower)

@@ -37,6 +37,7 @@ func rowMutationBytes(rm *table.RowMutation) int64 {
 type admission struct {
 	cfg     *Config
 	limits  *table.Limits
+	follow  *table.Limits // of changes of followers: the row's position does not count
 	memory  *budget.Writes
 	closing <-chan struct{}
 	blocked func() error // returns why memtables cannot be written out, or nil
@@ -55,19 +56,32 @@ func (a *admission) chargeBytes(rm *table.RowMutation) int64 {
 
 func escapedLen(b []byte) int64 { return int64(len(b) + bytes.Count(b, []byte{0})) }
 
-// check returns the mutation as a caller with that access may make it.
-func (a *admission) check(sc *schema, rm *table.RowMutation, of Access) (*table.RowMutation, error) {
-	if of != nil {
+// check returns the mutation as a caller with that access may make it. The mutation of a follower has the row's position beside the change.
+func (a *admission) check(sc *schema, rm *table.RowMutation, of Access, follower bool) (*table.RowMutation, error) {
+	switch {
+	case of != nil:
 		return of.Write(sc.table, rm)
+	case follower:
+		return rm, rm.Validate(sc.table, a.follow)
 	}
 	return rm, rm.Validate(sc.table, a.limits)
+}
+
+// positionBytes bounds the names and the value of a row's position, in bytes.
+const positionBytes = 64
+
+// followLimits returns the limits of changes of followers.
+func followLimits(l table.Limits) *table.Limits {
+	l.Mutations++
+	l.RowMutationBytes += positionBytes
+	return &l
 }
 
 // admit waits until there is memory for a checked mutation, and charges it. The charge must be
 // released. admit does not wait while the tablet accepts no writes: the error is errFenced then.
 func (a *admission) admit(t *Tablet, rm *table.RowMutation, traced *trace.Record) error {
 	n := rowMutationBytes(rm)
-	if n > a.mutationMax() {
+	if n > a.mutationMax() && n-a.positionMemory(rm) > a.mutationMax() {
 		return &table.LimitError{What: "row mutation bytes in memory (each mutation counts the row key)", Limit: a.mutationMax(), Got: n}
 	}
 	n = a.chargeBytes(rm)
@@ -100,6 +114,15 @@ func (a *admission) admit(t *Tablet, rm *table.RowMutation, traced *trace.Record
 			return &api.OverloadedError{Reason: a.overloadReason(t), RetryAfter: overloadRetry}
 		}
 	}
+}
+
+// positionMemory returns the memory of a row's position in a mutation; 0 if it has none.
+func (a *admission) positionMemory(rm *table.RowMutation) int64 {
+	last := rm.Mutations[len(rm.Mutations)-1:]
+	if last[0].Family != table.PositionFamily {
+		return 0
+	}
+	return rowMutationBytes(&table.RowMutation{Row: rm.Row, Mutations: last})
 }
 
 // mutationMax is the largest memory of one row mutation. It is held by one memtable, so it is

@@ -16,10 +16,8 @@ import (
 	"github.com/steledb/stele/tablet/logbody"
 )
 
-// Bounds of change files. A minor compaction rewrites the newest ones with its own records as long as each is no larger than all
-// that are newer, and no larger than changeFileBytes.
+// Bounds of change files.
 const (
-	changeFileBytes = 8 << 20
 	changeFilesMax  = 1024 // a tablet's; the oldest go first. METADATA's row has some 150 bytes for each
 	changeReadAhead = 256 << 10
 )
@@ -94,7 +92,7 @@ func (u *changeUpdate) write(step func(bytes int)) error {
 // rewritten returns the records of the files that are rewritten with new records of the given size.
 func (u *changeUpdate) rewritten(bytes int64) (later []changes.Later) {
 	before := u.tablet.changesBefore(u.retention)
-	u.removed = mergeableChanges(u.view.meta.Changes, bytes, before)
+	u.removed = u.view.meta.Changes.Mergeable(bytes, before)
 	u.younger = make([]changes.Younger, len(u.removed))
 	for i := range u.removed {
 		old := u.tablet.laterChanges(u.ctx, &u.removed[i], 0, nil)
@@ -115,20 +113,6 @@ func (v *view) changeGap() (seq uint64, time int64) {
 		}
 	})
 	return seq, time
-}
-
-// mergeableChanges returns the newest change files that are rewritten with records of the given size. Those that are older than before, in
-// µs, are dropped instead.
-func mergeableChanges(set *changes.Set, bytes, before int64) []changes.File {
-	if set == nil {
-		return nil
-	}
-	at := len(set.Files)
-	for at > 0 && set.Files[at-1].RawBytes <= min(bytes, changeFileBytes) && set.Files[at-1].MaxTime >= before {
-		at--
-		bytes += set.Files[at].RawBytes
-	}
-	return slices.Clone(set.Files[at:])
 }
 
 // laterChanges returns the records of a change file from next on. It calls gate, if not nil, before it loads a large one.
@@ -289,6 +273,8 @@ type ChangesPage struct {
 	Next uint64
 	// Watermark is a time, in µs: all changes of the rows with a lower time were returned. Zero if none is known.
 	Watermark int64
+	// Families is the version of the table's families.
+	Families uint64
 
 	reserved int64
 	memory   *budget.Large
@@ -437,7 +423,7 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 		return nil, err
 	}
 	defer v.release()
-	p := &ChangesPage{End: q.End, memory: q.s.largeReads}
+	p := &ChangesPage{End: q.End, Families: sc.table.FamiliesVersion(), memory: q.s.largeReads}
 	if compareEnds(t.end, q.End) < 0 {
 		p.End = t.end
 	}

@@ -39,26 +39,80 @@ func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, 
 	return matched, err
 }
 
-// positionQualifier is the column of the family of positions that has the sequence number of the row's last change.
+// positionQualifier is the column of the family of positions that has the position of the row.
 const positionQualifier = "seq"
 
-// Change is a change of a row of another table, which the row follows.
-type Change struct {
-	Row       []byte
-	Seq       uint64 // increases with each change of the row
-	Time      int64  // in µs
-	Mutations []table.Mutation
+// rowPosition is how far a row follows the one of the source.
+type rowPosition struct {
+	seq uint64 // of the last change that it has
+	// copy and parts are those of the incomplete copy that the row is, and the number of its parts; 0 if it is complete.
+	copy, parts uint64
+}
+
+// encode returns the position as a value of 8 bytes if the row is complete, and of 24 otherwise.
+func (p rowPosition) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, p.seq)
+	if p.copy != 0 {
+		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, p.copy), p.parts)
+	}
+	return b
+}
+
+func decodePosition(b []byte) (p rowPosition) {
+	if len(b) >= 8 {
+		p.seq = binary.BigEndian.Uint64(b)
+	}
+	if len(b) == 24 {
+		p.copy, p.parts = binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
+	}
+	return p
+}
+
+// follow returns what a change does to a row with the position, and the row's position after it.
+func (p rowPosition) follow(c *api.Change, part *api.RowPart) (api.Followed, rowPosition) {
+	next := rowPosition{seq: c.Seq}
+	switch {
+	case part == nil:
+		whole := len(c.Mutations) > 0 && c.Mutations[0].Op == table.OpDeleteRow
+		if p.copy != 0 && (!whole || p.seq > c.Seq) {
+			return api.FollowedIncomplete, p
+		}
+		if p.copy == 0 && p.seq >= c.Seq {
+			return api.FollowedBefore, p
+		}
+		return api.FollowedNow, next
+	case p.copy == part.Copy && p.parts > part.Index, p.copy == 0 && p.seq >= c.Seq:
+		return api.FollowedBefore, p
+	case part.Index == 0 && p.seq > c.Seq, part.Index > 0 && (p.copy != part.Copy || p.parts != part.Index):
+		return api.FollowedIncomplete, p
+	}
+	if !part.Last {
+		next.copy, next.parts = part.Copy, part.Index+1
+	}
+	return api.FollowedNow, next
 }
 
 // Follow makes a change in a table that follows another one, unless the row has it already: its position, in the same commit, has a sequence
-// number of at least that of the change. So each change is made once, if those of a row come in order, however often they come. It reports
-// whether it has made the change. Errors: as Apply and ReadRow; api.ErrNotFollower if the table does not follow the replication, or not any more.
-func (as For) Follow(ctx context.Context, tableName, replication string, c *Change) (made bool, err error) {
-	as.follows = replication
-	_, err = as.modify(ctx, tableName, c.Row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
+// number of at least that of the change. So each change is made once, if those of a row come in order, however often they come. Likewise for the
+// parts of a row: each is made once, after the one before it, and only if no other copy of the row has begun since the first one. The change
+// may be as large as an ordinary one, since its position does not count.
+//
+// Mutations of families that the source has dropped are left out: those with an id below that of the family that the one of this table follows.
+//
+// Errors: as Apply and ReadRow; table.ErrNoFamily if the family of this table follows one with a lower id; api.ErrNotFollower if the table does not follow
+// the replication, or not any more.
+func (as For) Follow(ctx context.Context, f *api.FollowRequest) (made api.Followed, err error) {
+	as.follows = f.Replication
+	c := &f.Change
+	_, err = as.modify(ctx, f.Table, c.Row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: c.Row}
-		if sc := t.schema.Load().table; sc.Follows != replication {
+		sc := t.schema.Load().table
+		if sc.Follows != f.Replication {
 			return nil, fmt.Errorf("table %q: %w", sc.Name, api.ErrNotFollower)
+		}
+		mutations, err := ofFamilies(sc, c)
+		if err != nil {
+			return nil, err
 		}
 		var last table.Cell
 		r.positions = true
@@ -66,11 +120,10 @@ func (as For) Follow(ctx context.Context, tableName, replication string, c *Chan
 		if err := r.newest(ctx, t, c.Row, &rule, &last); err != nil {
 			return nil, err
 		}
-		made = len(last.Value) != 8 || binary.BigEndian.Uint64(last.Value) < c.Seq
-		if made {
+		var next rowPosition
+		if made, next = decodePosition(last.Value).follow(c, f.Part); made == api.FollowedNow {
 			at := max(t.stampFloor(), last.Timestamp) // the policy of the family keeps it by its age from now on
-			position := table.Set(table.PositionFamily, []byte(positionQualifier), at, binary.BigEndian.AppendUint64(nil, c.Seq))
-			rm.Mutations = append(slices.Clone(c.Mutations), position)
+			rm.Mutations = append(mutations, table.Set(table.PositionFamily, []byte(positionQualifier), at, next.encode()))
 		}
 		return rm, nil
 	})
@@ -141,6 +194,23 @@ func (as For) findToken(t *Tablet, rm *table.RowMutation) (made int64, there boo
 		return nil
 	})
 	return made, there, err
+}
+
+// ofFamilies returns the mutations of a change that are of the families which those of a table follow.
+func ofFamilies(sc *table.Schema, c *api.Change) (all []table.Mutation, err error) {
+	for i := range c.Mutations {
+		m := &c.Mutations[i]
+		if f := sc.Family(m.Family); f != nil && m.Op != table.OpDeleteRow && len(c.FamilyIDs) > 0 {
+			switch id := c.FamilyIDs[i]; {
+			case f.Source > id:
+				continue
+			case f.Source < id:
+				return nil, &table.NoFamilyError{Table: sc.Name, Family: m.Family}
+			}
+		}
+		all = append(all, *m)
+	}
+	return all, nil
 }
 
 // checkBranches checks both lists of mutations, whatever the predicate will choose: an invalid

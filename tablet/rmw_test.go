@@ -7,6 +7,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
 
@@ -60,6 +61,52 @@ func TestIncrementWraps(t *testing.T) {
 		}
 		if got := int64(binary.BigEndian.Uint64(row.Cells[0].Value)); got != c.want {
 			t.Errorf("%d plus %d is %d, want %d", c.from, c.add, got, c.want)
+		}
+	}
+}
+
+// TestPartsOfRows (RE1): each change and each part of a copy is made once, no part is made without the one before it, and an incomplete row gets no change but a
+// later state of all of it.
+func TestPartsOfRows(t *testing.T) {
+	complete, incomplete := rowPosition{seq: 10}, rowPosition{seq: 10, copy: 7, parts: 2}
+	whole, set := []table.Mutation{table.DeleteRow()}, []table.Mutation{set("f", "q", 1, "v")}
+	part := func(copy, index uint64, last bool) *api.RowPart {
+		return &api.RowPart{Copy: copy, Index: index, Last: last}
+	}
+	for _, x := range []struct {
+		name      string
+		have      rowPosition
+		seq       uint64
+		mutations []table.Mutation
+		part      *api.RowPart
+		made      api.Followed
+		after     rowPosition // if it is made
+	}{
+		{"first change", rowPosition{}, 1, set, nil, api.FollowedNow, rowPosition{seq: 1}},
+		{"next change", complete, 11, set, nil, api.FollowedNow, rowPosition{seq: 11}},
+		{"repeated change", complete, 10, set, nil, api.FollowedBefore, rowPosition{}},
+		{"earlier state", complete, 9, whole, nil, api.FollowedBefore, rowPosition{}},
+		{"change of an incomplete row", incomplete, 11, set, nil, api.FollowedIncomplete, rowPosition{}},
+		{"earlier change of an incomplete row", incomplete, 9, set, nil, api.FollowedIncomplete, rowPosition{}},
+		{"state of an incomplete row", incomplete, 10, whole, nil, api.FollowedNow, rowPosition{seq: 10}},
+		{"earlier state of an incomplete row", incomplete, 9, whole, nil, api.FollowedIncomplete, rowPosition{}},
+		{"first part", complete, 11, whole, part(8, 0, false), api.FollowedNow, rowPosition{seq: 11, copy: 8, parts: 1}},
+		{"first part of a state that the row has", complete, 10, whole, part(8, 0, false), api.FollowedBefore, rowPosition{}},
+		{"part after another copy was completed", complete, 12, set, part(8, 2, false), api.FollowedIncomplete, rowPosition{}},
+		{"next part", incomplete, 10, set, part(7, 2, false), api.FollowedNow, rowPosition{seq: 10, copy: 7, parts: 3}},
+		{"last part", incomplete, 12, nil, part(7, 2, true), api.FollowedNow, rowPosition{seq: 12}},
+		{"repeated part", incomplete, 10, set, part(7, 1, false), api.FollowedBefore, rowPosition{}},
+		{"part after a missing one", incomplete, 11, set, part(7, 3, false), api.FollowedIncomplete, rowPosition{}},
+		{"part of another copy", incomplete, 11, set, part(8, 2, false), api.FollowedIncomplete, rowPosition{}},
+		{"another copy begins", incomplete, 10, whole, part(8, 0, false), api.FollowedNow, rowPosition{seq: 10, copy: 8, parts: 1}},
+		{"an earlier copy begins", incomplete, 9, whole, part(8, 0, false), api.FollowedIncomplete, rowPosition{}},
+	} {
+		if x.made != api.FollowedNow {
+			x.after = x.have
+		}
+		made, after := decodePosition(x.have.encode()).follow(&api.Change{Seq: x.seq, Mutations: x.mutations}, x.part)
+		if made != x.made || after != x.after {
+			t.Errorf("%s: %d, %+v; want %d, %+v", x.name, made, after, x.made, x.after)
 		}
 	}
 }

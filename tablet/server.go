@@ -127,7 +127,7 @@ func newServer(cfg Config, partial bool, prepare func(s *Server) error) (*Server
 	s.merges = mergeLoop{cfg: &s.cfg, life: s.life, served: s.served, deletions: s.deletions, queue: sched.NewQueue[*Tablet](), slot: sched.NewSlot()}
 	s.minors = &minorLoop{cfg: &s.cfg, life: s.life, served: s.served, memory: s.writeMemory, commitLog: &s.commitLog,
 		written: s.merges.queue.Add, queue: minor, slot: sched.NewSlot()}
-	s.writes = &admission{cfg: &s.cfg, limits: s.limits, memory: s.writeMemory, closing: s.life.closing, blocked: s.minors.writesBlocked}
+	s.writes = &admission{cfg: &s.cfg, limits: s.limits, follow: followLimits(*s.limits), memory: s.writeMemory, closing: s.life.closing, blocked: s.minors.writesBlocked}
 	if err := prepare(s); err != nil {
 		s.life.cancel()
 		s.releaseAll(context.Background())

@@ -106,11 +106,13 @@ type Change struct {
 	// Time is when the mutation was committed, in µs. Cells with a server timestamp have it.
 	Time      int64
 	Mutations []table.Mutation
+	// FamilyIDs are the ids of the families of Mutations, 0 for the deletion of a row. Nodes of earlier versions return none.
+	FamilyIDs []uint32
 }
 
 // ChangesResult is the result of read_changes:
 //
-//	[end, next, watermark, [[row, seq, time, [mutation…]]…]]
+//	[end, next, watermark, [[row, seq, time, [mutation…], [family id…]]…], families]
 type ChangesResult struct {
 	// End is the last row that the result is about, which is below that of the request if another tablet has the rest; empty means
 	// no bound. The rest is to be read from the position of the request.
@@ -120,24 +122,55 @@ type ChangesResult struct {
 	// Watermark is a time in µs: changes of these rows with a lower time are all returned. 0 if none is known.
 	Watermark int64
 	Changes   []Change
+	// Families is the version of the table's families: it increases whenever one is added or dropped.
+	Families uint64
 }
 
-// AppendChanges begins the encoding of a result of n changes, which AppendChange adds.
-func AppendChanges(e *wire.Encoder, end []byte, next uint64, watermark int64, n int) {
-	e.Array(4)
-	e.Bin(end)
-	e.Uint(next)
-	e.Int(watermark)
+// Append encodes the result with n changes in place of its own.
+func (r *ChangesResult) Append(e *wire.Encoder, n int, change func(i int, c *Change)) {
+	e.Array(5)
+	e.Bin(r.End)
+	e.Uint(r.Next)
+	e.Int(r.Watermark)
 	e.Array(n)
+	var c Change
+	for i := range n {
+		change(i, &c)
+		c.append(e)
+	}
+	e.Uint(r.Families)
 }
 
-// AppendChange adds a change to a result.
-func AppendChange(e *wire.Encoder, c *Change) {
-	e.Array(4)
+func (c *Change) append(e *wire.Encoder) {
+	e.Array(5)
 	e.Bin(c.Row)
 	e.Uint(c.Seq)
 	e.Int(c.Time)
 	table.AppendMutations(e, c.Mutations)
+	appendFamilyIDs(e, c.FamilyIDs)
+}
+
+func appendFamilyIDs(e *wire.Encoder, ids []uint32) {
+	e.Array(len(ids))
+	for _, id := range ids {
+		e.Uint(uint64(id))
+	}
+}
+
+// decodeFamilyIDs decodes the ids of the families of n mutations, or none.
+func decodeFamilyIDs(d *wire.Decoder, n int) (ids []uint32, err error) {
+	have := d.ArrayMax(n)
+	if d.Err() == nil && have != 0 && have != n {
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "a change has %d mutations and %d ids of families", n, have)
+	}
+	for range have {
+		id := d.Uint()
+		if id >= 1<<32 {
+			return nil, rpc.Errorf(rpc.CodeBadRequest, "the id %d of a family is over 32 bits", id)
+		}
+		ids = append(ids, uint32(id))
+	}
+	return ids, d.Err()
 }
 
 // internedFamilies is the number of family names that a result shares.
@@ -158,12 +191,20 @@ func (r *ChangesResult) Decode(d *wire.Decoder) error {
 		if c.Mutations, err = table.DecodeMutations(d, nil, in, nil); err != nil {
 			return err
 		}
+		if fields > 4 {
+			if c.FamilyIDs, err = decodeFamilyIDs(d, len(c.Mutations)); err != nil {
+				return err
+			}
+		}
 		r.Changes = append(r.Changes, c)
-		for range fields - 4 {
+		for range fields - 5 {
 			d.Skip()
 		}
 	}
-	for range n - 4 {
+	if n > 4 {
+		r.Families = d.Uint()
+	}
+	for range n - 5 {
 		d.Skip()
 	}
 	return d.Err()
@@ -202,33 +243,64 @@ const MethodFollow = "row.follow"
 
 // FollowRequest holds the parameters of row.follow:
 //
-//	[table, replication, row, seq, time, [mutation…], options?]
+//	[table, replication, row, seq, time, [mutation…], [family id…], [copy, index, last] or nil, options?]
 //
-// The result is a bool: whether the change was made, as the row did not have it.
+// The result is a Followed, an integer.
 type FollowRequest struct {
 	TableOptions
 	Table, Replication string
 	Change             Change
+	// Part is set if the change is a part of a row that is copied in several changes.
+	Part *RowPart
 
 	names names
 }
 
+// RowPart is the place of a change in the copy of a row. Until the last part is made, the row's position is that of an incomplete copy.
+type RowPart struct {
+	Copy  uint64 // distinguishes the copy from all others; not 0
+	Index uint64 // 0 for the first part, which deletes the row
+	Last  bool
+}
+
+// Followed is the result of row.follow.
+type Followed int64
+
+// The results of row.follow.
+const (
+	// FollowedBefore means that the row has the change, or a later state.
+	FollowedBefore Followed = iota
+	// FollowedNow means that the change was made.
+	FollowedNow
+	// FollowedIncomplete means that the change was not made, since the row is that of an incomplete copy, or of another one. It must be copied.
+	FollowedIncomplete
+)
+
 // Append encodes the parameters.
 func (r *FollowRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count()
-	e.Array(6 + min(n, 1))
+	e.Array(8 + min(n, 1))
 	e.Str(r.Table)
 	e.Str(r.Replication)
 	e.Bin(r.Change.Row)
 	e.Uint(r.Change.Seq)
 	e.Int(r.Change.Time)
 	table.AppendMutations(e, r.Change.Mutations)
+	appendFamilyIDs(e, r.Change.FamilyIDs)
+	if r.Part == nil {
+		e.Nil()
+	} else {
+		e.Array(3)
+		e.Uint(r.Part.Copy)
+		e.Uint(r.Part.Index)
+		e.Bool(r.Part.Last)
+	}
 	r.TableOptions.append(e, n)
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults.
 func (r *FollowRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
-	if err := params(MethodFollow, n, 6, 7); err != nil {
+	if err := params(MethodFollow, n, 8, 9); err != nil {
 		return err
 	}
 	r.Table, r.Replication = r.names.table(d), d.Str()
@@ -240,7 +312,16 @@ func (r *FollowRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error 
 	if r.Change.Mutations, err = table.DecodeMutations(d, nil, r.names.families(), lim); err != nil {
 		return err
 	}
-	return r.TableOptions.decode(d, n > 6, r)
+	if r.Change.FamilyIDs, err = decodeFamilyIDs(d, len(r.Change.Mutations)); err != nil {
+		return err
+	}
+	if r.Part = nil; !d.IsNil() {
+		if d.Array() != 3 {
+			return rpc.Errorf(rpc.CodeBadRequest, "%s: a part has three values", MethodFollow)
+		}
+		r.Part = &RowPart{Copy: d.Uint(), Index: d.Uint(), Last: d.Bool()}
+	}
+	return r.TableOptions.decode(d, n > 8, r)
 }
 
 func (r *FollowRequest) option(key []byte, d *wire.Decoder) bool {

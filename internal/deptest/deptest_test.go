@@ -188,7 +188,7 @@ var services = map[string][]string{
 	"dataapi":      {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
 	"tables":       {"authz", "changes", "metarows", "method", "namespace", "quota", "quotas", "reply", "tabletadmin", "users"},
 	"backups":      {"authz", "backup", "changes", "method", "metric", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
-	"replication":  {"authz", "changes", "method", "namespace", "remote", "reply", "tables"},
+	"replication":  {"authz", "changes", "method", "metric", "namespace", "remote", "reply", "tables"},
 	"registry":     {"authz", "changes", "method", "namespace", "remote", "reply"},
 	"remote":       {},
 }

@@ -43,6 +43,8 @@ type Cluster struct {
 	Space       *Space            `json:"disk_space"` // nil if unknown
 	// Schedules are those of backups that fail.
 	Schedules []FailedSchedule `json:"failed_schedules"`
+	// Replications are those with a table that fails, or lags by more than a minute.
+	Replications []FailedReplication `json:"failed_replications"`
 }
 
 // Space is the space on the disks of all nodes that are alive, in bytes.
@@ -115,7 +117,7 @@ type Node struct {
 func Of(ctx context.Context, c *client.Client) *Cluster {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Hidden: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}, Schedules: []FailedSchedule{}}
+	x := &Cluster{Nodes: []Node{}, Recoveries: []string{}, UnservedTablets: []client.UnservedTablet{}, Unknown: []string{}, Hidden: []string{}, Unreachable: []UnreachableNode{}, UsedUp: []ExhaustedQuota{}, Schedules: []FailedSchedule{}, Replications: []FailedReplication{}}
 	x.add(ask(ctx, c, x))
 	return x
 }
@@ -128,9 +130,10 @@ type answers struct {
 	quotas    []client.Quota
 	held      map[string]int64 // tablets by node
 	schedules []client.Schedule
+	followers []client.Replication
 	probed    map[string]error // answers of nodes that are dead, by id
 
-	nodesErr, storeErr, unservedErr, quotasErr, tabletsErr, schedulesErr error
+	nodesErr, storeErr, unservedErr, quotasErr, tabletsErr, schedulesErr, followersErr error
 }
 
 // ask sends all requests at once. Those for METADATA add what they find to x.
@@ -147,6 +150,7 @@ func ask(ctx context.Context, c *client.Client, x *Cluster) *answers {
 	requests.Go(func() { a.unserved, a.unservedErr = c.Tablets().Unserved(ctx) })
 	requests.Go(func() { a.quotas, a.quotasErr = c.Quotas().List(ctx) })
 	requests.Go(func() { a.schedules, a.schedulesErr = c.Backups().Schedules(ctx) })
+	requests.Go(func() { a.followers, a.followersErr = c.Replications().List(ctx) })
 	requests.Go(func() { a.tabletsErr = x.countTablets(ctx, c, a.held) })
 	requests.Wait()
 	return a
@@ -163,6 +167,7 @@ func (x *Cluster) add(a *answers) {
 	}
 	x.addQuotas(a.quotas)
 	x.addSchedules(a)
+	x.addReplications(a)
 	if a.unserved != nil {
 		x.addUnserved(a.unserved)
 	}

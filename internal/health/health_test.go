@@ -132,6 +132,31 @@ func TestFailedSchedules(t *testing.T) {
 	}
 }
 
+// Replications that fail or lag are reported, unless they are paused.
+func TestFailedReplications(t *testing.T) {
+	x := &Cluster{}
+	x.addReplications(&answers{followers: []client.Replication{
+		{Name: "good", Tables: []api.ReplicationTable{{Name: "a", State: api.ReplicationFollowing, LagMS: 60_000}, {Name: "b", State: api.ReplicationCopying, LagMS: -1}}},
+		{Name: "paused", Paused: true, Tables: []api.ReplicationTable{{Name: "a", State: api.ReplicationPaused, LagMS: 1 << 40, Error: "old"}}},
+		{Name: "late", Tables: []api.ReplicationTable{{Name: "a", State: api.ReplicationFollowing, LagMS: 61_000}}},
+		{Name: "failed", Tables: []api.ReplicationTable{{Name: "a", State: api.ReplicationFollowing, LagMS: 61_000}, {Name: "b", State: api.ReplicationFailed, LagMS: 2000, Error: "refused"}}},
+		{Name: "new", Tables: []api.ReplicationTable{{Name: "a", State: api.ReplicationFailed, LagMS: -1, Error: "refused"}}},
+	}})
+	want := []string{
+		"replication late, table a: 1m1s behind",
+		"replication failed, table b: 2s behind: refused; and 1 table more",
+		"replication new, table a: not copied whole yet: refused",
+	}
+	if got := x.Problems(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	x = &Cluster{}
+	x.addReplications(&answers{followersErr: client.ErrPermission})
+	if got := x.Problems(); len(got) > 0 {
+		t.Errorf("without the right to see them: %q", got)
+	}
+}
+
 // While nodes count their extents after a change of membership, the number of under-replicated
 // extents is unknown, not 0.
 func TestStatusWhileExtentsAreCounted(t *testing.T) {

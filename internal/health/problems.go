@@ -35,6 +35,9 @@ func (x *Cluster) Problems() (all []string) {
 	for i := range x.Schedules {
 		all = append(all, x.Schedules[i].problem())
 	}
+	for i := range x.Replications {
+		all = append(all, x.Replications[i].problem())
+	}
 	if p := x.Space.problem(); p != "" {
 		all = append(all, p)
 	}

@@ -92,11 +92,11 @@ func (q *changesRead) of(bytes int64, wait time.Duration) tablet.ChangesRequest 
 }
 
 func encodeChanges(e *wire.Encoder, p *tablet.ChangesPage) {
-	api.AppendChanges(e, p.End, p.Next, p.Watermark, len(p.Changes))
-	for i := range p.Changes {
+	r := api.ChangesResult{End: p.End, Next: p.Next, Watermark: p.Watermark, Families: p.Families}
+	r.Append(e, len(p.Changes), func(i int, to *api.Change) {
 		c := &p.Changes[i]
-		api.AppendChange(e, &api.Change{Row: c.Row, Seq: c.Seq, Time: c.Time, Mutations: c.Mutations})
-	}
+		*to = api.Change{Row: c.Row, Seq: c.Seq, Time: c.Time, Mutations: c.Mutations, FamilyIDs: c.FamilyIDs}
+	})
 }
 
 // follow makes a change of a table that follows another one.
@@ -105,12 +105,10 @@ func (d *Service) follow(c *rpc.Call) {
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
-	x := &r.Change
-	made, err := d.Tablets.TabletsOf(r.Table).For(nil).Table(r.TableID).Follow(c.Context(), r.Table, r.Replication,
-		&tablet.Change{Row: x.Row, Seq: x.Seq, Time: x.Time, Mutations: x.Mutations})
+	made, err := d.Tablets.TabletsOf(r.Table).For(nil).Table(r.TableID).Follow(c.Context(), &r)
 	if err != nil {
-		reply.Fail(c, d.Tablets.Misrouted(nil, err, r.Table, r.TableID, x.Row))
+		reply.Fail(c, d.Tablets.Misrouted(nil, err, r.Table, r.TableID, r.Change.Row))
 		return
 	}
-	c.Reply(func(e *wire.Encoder) { e.Bool(made) })
+	c.Reply(func(e *wire.Encoder) { e.Int(int64(made)) })
 }

@@ -107,7 +107,7 @@ func (s *Service) check(ctx context.Context, r *api.AddClusterRequest) (id strin
 	refused := func(err error) error {
 		return rpc.Errorf(rpc.CodeBadRequest, "the other cluster, with the given credential: %s", shorten(err.Error()))
 	}
-	c, err := remote.Open(ctx, r.Addrs, r.Secret, s.Log)
+	c, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log})
 	if err != nil {
 		return "", refused(err)
 	}
@@ -231,7 +231,7 @@ func (s *Service) ask(ctx context.Context, name string, rec *record) api.Cluster
 	x := api.ClusterInfo{Name: name, Addrs: rec.addrs, Console: rec.console, ID: rec.id, By: rec.by, State: api.ClusterUnreachable, AtMS: time.Now().UnixMilli()}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	c, err := remote.Open(ctx, rec.addrs, rec.secret, slog.New(slog.DiscardHandler))
+	c, err := remote.Open(ctx, rec.addrs, rec.secret, client.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		defer c.Close()
 		err = describe(ctx, c, rec, &x)

@@ -7,7 +7,6 @@ package remote
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"strings"
 
 	"github.com/steledb/stele/client"
@@ -20,9 +19,8 @@ import (
 const tokenPrefix = "stele-"
 
 // Open returns a client of the cluster of the nodes at addrs. secret is an access token, a certificate with its key, or empty for an open cluster on
-// this machine. ctx is only for the first connection. Errors: a bad request for a bad credential, and those of client.Open.
-func Open(ctx context.Context, addrs []string, secret []byte, log *slog.Logger) (*client.Client, error) {
-	cfg := client.Config{Logger: log}
+// this machine; cfg has neither. ctx is only for the first connection. Errors: a bad request for a bad credential, and those of client.Open.
+func Open(ctx context.Context, addrs []string, secret []byte, cfg client.Config) (*client.Client, error) {
 	if len(secret) > 0 {
 		var err error
 		if bytes.HasPrefix(bytes.TrimSpace(secret), []byte(tokenPrefix)) {

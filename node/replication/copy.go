@@ -2,13 +2,15 @@ package replication
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/table"
 )
@@ -31,13 +33,16 @@ func (f *follower) copy(ctx context.Context) error {
 		if err := stream.Drain(ctx, func([]client.Change) error { return nil }); err != nil {
 			return err
 		}
-		f.st.token, f.st.row = stream.Token(), nil
+		f.st.token, f.st.saved, f.st.row = stream.Token(), time.Now(), nil
 		if err := f.save(ctx); err != nil {
 			return err
 		}
 	}
 	for !f.st.copied {
 		last, err := f.part(ctx, f.st.row)
+		if errors.Is(err, errMoved) && timing.Sleep(ctx, copyPause) == nil {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -52,23 +57,26 @@ func (f *follower) copy(ctx context.Context) error {
 
 // part copies the rows after a row, and returns the last one that is copied; empty if all are.
 func (f *follower) part(ctx context.Context, after []byte) (last []byte, err error) {
-	at, err := f.from.Table(f.table).ChangePositionAfter(ctx, after)
+	at, err := f.positionAfter(ctx, after)
 	if err != nil {
 		return nil, err
 	}
-	rows, whole, err := readRows(ctx, f.from.Table(f.table), after, at.End, copyRows, copyBytes)
+	rows, whole, err := readRows(ctx, f.from.Table(f.table), after, at.End)
+	if errors.Is(err, client.ErrRowTooLarge) {
+		return f.largeFirst(ctx, after, at)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if last = at.End; !whole {
 		last = rows[len(rows)-1].Key
 	}
-	changed, err := f.changed(ctx, after, last, at.Next)
+	changed, err := f.changed(ctx, after, last, at)
 	if err != nil {
 		return nil, err
 	}
 	state := map[string][]table.Cell{}
-	if err := f.eachKey(ctx, after, last, func(key []byte) { state[string(key)] = nil }); err != nil { // rows that the source may not have
+	if err := eachKey(ctx, f.to, after, last, func(key []byte) bool { state[string(key)] = nil; return true }); err != nil { // rows that the source may not have
 		return nil, err
 	}
 	for i := range rows {
@@ -77,23 +85,73 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	for row := range changed {
 		state[row] = nil
 	}
+	large := make(chan string, len(state))
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(lanes)
 	for row, cells := range state {
 		group.Go(func() error {
-			if changed[row] {
-				return f.copyChanged(inGroup, []byte(row))
+			if !changed[row] {
+				return f.copyRow(inGroup, []byte(row), cells, at.Next)
 			}
-			return f.copyRow(inGroup, []byte(row), cells, at.Next)
+			err := f.copyChanged(inGroup, []byte(row))
+			if errors.Is(err, client.ErrRowTooLarge) { // since the scan
+				large <- row
+				return nil
+			}
+			return err
 		})
 	}
-	return last, group.Wait()
+	err = group.Wait()
+	for close(large); err == nil && len(large) > 0; {
+		err = f.copyLarge(ctx, []byte(<-large))
+	}
+	return last, err
 }
 
-// changed returns the rows in a range that have changes since a position.
-func (f *follower) changed(ctx context.Context, start, end []byte, next uint64) (map[string]bool, error) {
+// largeFirst is part if the first row in a range is too large to be read at once. It copies the rows up to that one.
+func (f *follower) largeFirst(ctx context.Context, after []byte, at client.ChangePosition) (last []byte, err error) {
+	if err := eachKey(ctx, f.from.Table(f.table), after, at.End, func(key []byte) bool {
+		last = key
+		return false
+	}); err != nil || last == nil {
+		return nil, cmp.Or(err, errMoved) // the row is gone
+	}
+	if err := f.copyLarge(ctx, last); err != nil {
+		return nil, err
+	}
+	return last, eachKey(ctx, f.to, after, last, func(key []byte) bool {
+		if !bytes.Equal(key, last) {
+			err = f.copyChanged(ctx, key) // the source had no such row
+		}
+		return err == nil
+	})
+}
+
+// positionAfter returns the position of the source's tablet with the rows after a row. The table then has the families that the source had at the position.
+func (f *follower) positionAfter(ctx context.Context, row []byte) (client.ChangePosition, error) {
+	at, err := f.from.Table(f.table).ChangePositionAfter(ctx, row)
+	if err == nil {
+		err = f.syncFamilies(ctx, at.Families)
+	}
+	return at, err
+}
+
+// positionOf returns the position of the source's tablet with a row, and a row before that one on the same tablet, with few rows between.
+func (f *follower) positionOf(ctx context.Context, row []byte) (before []byte, at client.ChangePosition, err error) {
+	for before = beforeRow(row); ; before = at.End {
+		if at, err = f.positionAfter(ctx, before); err != nil || len(at.End) == 0 || bytes.Compare(at.End, row) >= 0 {
+			return before, at, err
+		}
+	}
+}
+
+// errMoved means that what was read is not of one position, since it changed meanwhile. It is read again.
+var errMoved = errors.New("the source changed while it was read")
+
+// changed returns the rows in a range that have changes since a position. The error is errMoved if a family was added or dropped since then.
+func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (map[string]bool, error) {
 	rows := map[string]bool{}
-	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Start: start, End: end, Next: next})
+	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Start: start, End: end, Next: at.Next})
 	if err == nil {
 		err = stream.Drain(ctx, func(got []client.Change) error {
 			for i := range got {
@@ -102,24 +160,27 @@ func (f *follower) changed(ctx context.Context, start, end []byte, next uint64) 
 			return nil
 		})
 	}
+	if err == nil && stream.Families() != at.Families {
+		err = errMoved
+	}
 	return rows, err
 }
 
-// readRows reads rows in start < row <= end, an empty one meaning no bound. whole is false if there are more than so many rows or bytes.
-func readRows(ctx context.Context, t *client.Table, start, end []byte, most, bytesMax int) (rows []table.Row, whole bool, err error) {
-	s := t.Scan(ctx, scanOf(start, end)...)
+// readRows reads rows in start < row <= end, an empty one meaning no bound. whole is false if there are more. The error is client.ErrRowTooLarge if the first
+// row is larger than copyBytes.
+func readRows(ctx context.Context, t *client.Table, start, end []byte) (rows []table.Row, whole bool, err error) {
+	s := t.Scan(ctx, append(scanOf(start, end), client.RowBytesMax(copyBytes))...)
 	defer s.Close()
-	bytes := 0
-	for s.Next() {
-		if len(rows) > 0 && (len(rows) >= most || bytes >= bytesMax) {
+	for size := int64(0); s.Next(); {
+		rows = append(rows, *s.Row())
+		if size += api.RowMemory(s.Row().Cells); len(rows) >= copyRows || size >= copyBytes {
 			return rows, false, nil
 		}
-		for i := range s.Row().Cells {
-			bytes += len(s.Row().Cells[i].Value) + len(s.Row().Cells[i].Qualifier) + 32
-		}
-		rows = append(rows, *s.Row())
 	}
-	return rows, true, s.Err()
+	if err := s.Err(); len(rows) == 0 || !errors.Is(err, client.ErrRowTooLarge) {
+		return rows, true, err
+	}
+	return rows, false, nil
 }
 
 func scanOf(start, end []byte) (o []client.ScanOption) {
@@ -132,38 +193,37 @@ func scanOf(start, end []byte) (o []client.ScanOption) {
 	return o
 }
 
-// eachKey calls each for the keys of the table's rows in start < row <= end.
-func (f *follower) eachKey(ctx context.Context, start, end []byte, each func(key []byte)) error {
-	s := f.to.Scan(ctx, append(scanOf(start, end), client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}))...)
+// eachKey calls each for the keys of a table's rows in start < row <= end, until it returns false.
+func eachKey(ctx context.Context, t *client.Table, start, end []byte, each func(key []byte) bool) error {
+	s := t.Scan(ctx, append(scanOf(start, end), client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}))...)
 	defer s.Close()
 	for s.Next() {
-		each(s.Row().Key)
+		if !each(s.Row().Key) {
+			return nil
+		}
 	}
 	return s.Err()
 }
 
-// copyChanged copies a row that is being changed: it reads the row until no change came between.
+// copyChanged copies a row that is being changed: it reads the row until no change came between. The error is client.ErrRowTooLarge if it is larger than copyBytes.
 func (f *follower) copyChanged(ctx context.Context, row []byte) error {
-	before := beforeRow(row)
 	for {
-		at, err := f.from.Table(f.table).ChangePositionAfter(ctx, before)
+		before, at, err := f.positionOf(ctx, row)
 		if err != nil {
 			return err
 		}
-		rows, _, err := readRows(ctx, f.from.Table(f.table), before, row, 1<<30, 1<<30)
+		got, err := f.from.Table(f.table).Get(ctx, string(row), client.RowBytesMax(copyBytes))
 		if err != nil {
 			return err
 		}
-		changed, err := f.changed(ctx, before, row, at.Next)
-		if err != nil {
+		changed, err := f.changed(ctx, before, row, at)
+		if err != nil && !errors.Is(err, errMoved) {
 			return err
 		}
-		if !changed[string(row)] {
+		if err == nil && !changed[string(row)] {
 			var cells []table.Cell
-			for i := range rows {
-				if bytes.Equal(rows[i].Key, row) {
-					cells = rows[i].Cells
-				}
+			if got != nil {
+				cells = got.Cells
 			}
 			return f.copyRow(ctx, row, cells, at.Next)
 		}
@@ -173,7 +233,7 @@ func (f *follower) copyChanged(ctx context.Context, row []byte) error {
 	}
 }
 
-// beforeRow returns a key below row with few keys between, and on the same tablet unless that begins at row.
+// beforeRow returns a key below row with few keys between.
 func beforeRow(row []byte) []byte {
 	n := len(row) - 1
 	if row[n] == 0 {
@@ -184,21 +244,33 @@ func beforeRow(row []byte) []byte {
 
 // copyRow makes the row what it is in the source, which has its changes before the position next.
 func (f *follower) copyRow(ctx context.Context, row []byte, cells []table.Cell, next uint64) error {
-	c := &client.Change{Row: row, Seq: next - 1, Mutations: []table.Mutation{table.DeleteRow()}}
-	for i := range cells {
-		x := &cells[i]
-		if f.aggregate(x.Family) {
-			c.Mutations = append(c.Mutations, table.Merge(x.Family, x.Qualifier, x.Timestamp, x.Value))
-		} else {
-			c.Mutations = append(c.Mutations, table.Set(x.Family, x.Qualifier, x.Timestamp, x.Value))
-		}
+	c := &client.Change{Row: row, Seq: next - 1, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
+	if err := f.addCells(c, cells); err != nil {
+		return err
 	}
 	if err := f.throttle(ctx, changeBytes(c)); err != nil {
 		return err
 	}
-	if _, err := f.to.Follow(ctx, f.run.name, c); err != nil {
-		return fmt.Errorf("row %.64q: %w", row, err)
+	if _, err := f.send(ctx, c, nil); err != nil {
+		return err
 	}
 	f.rows.Add(1)
+	return nil
+}
+
+// addCells adds cells of the source to a change. The error is errMoved if the source has a family of them that was unknown when they were requested.
+func (f *follower) addCells(c *client.Change, cells []table.Cell) error {
+	for i := range cells {
+		x := &cells[i]
+		m := table.Set(x.Family, x.Qualifier, x.Timestamp, x.Value)
+		of := f.schema.Family(x.Family)
+		if of == nil {
+			return errMoved
+		}
+		if of.Aggregate != table.AggregateNone {
+			m = table.Merge(x.Family, x.Qualifier, x.Timestamp, x.Value)
+		}
+		c.Mutations, c.FamilyIDs = append(c.Mutations, m), append(c.FamilyIDs, of.ID)
+	}
 	return nil
 }

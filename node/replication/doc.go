@@ -18,6 +18,9 @@
 // that the source does not have are deleted. So the copy needs the right to read only, and can begin again at any row; it does so when the source does
 // not keep the changes any more that are needed next.
 //
+// A row of more than 4 MiB is copied in parts, each a change of at most 20,000 cells. Before each part the changes of the row since the last one are made in the
+// cells that are copied. Its position names the copy and the number of its parts until the last one is made. An incomplete row gets no other changes (tablet.For.Follow).
+//
 // # Departures from the paper
 //
 // The paper replicates eventually between several clusters that all accept writes. Here one cluster of a table does: see DESIGN.md.
@@ -31,9 +34,9 @@
 //
 // # Invariants
 //
-//	RE1. A change of the source is made once in the follower, also those of aggregates. A row's position is n only if all of its changes up to n are made.
+//	RE1. A change of the source is made once in the follower, also those of aggregates. A row's position is n only if all of its changes up to n are made, or that of an incomplete copy.
 //	RE2. Once the source is quiet, follower and source have equal cells, but for rows of clear_rows of the source.
 //	RE3. A table that follows accepts only changes of its replication, and a promoted one none of them.
 //	RE4. The saved token is at or below the positions of all rows that are copied.
-//	RE5. Memory is bounded: for each table one page of changes, or 4 MiB of rows and one row.
+//	RE5. Memory is bounded: for each table one page of changes, or 4 MiB of rows, or one change or cell if that is larger.
 package replication

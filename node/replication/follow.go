@@ -21,6 +21,8 @@ import (
 const (
 	// saveEvery is how often the position is saved. What was made since comes again after a failure, and is left out row by row.
 	saveEvery = 5 * time.Second
+	// saveIdle is how often it is saved without changes, so that it does not become stale.
+	saveIdle = 24 * time.Hour
 	// lanes is the number of changes that are made at a time, of different rows.
 	lanes = 64
 	// staleAfter is the age of a saved position after which rows are copied again. Positions of rows are kept for 31 days.
@@ -32,7 +34,10 @@ func (f *follower) follow(ctx context.Context) error {
 	if err := f.load(ctx); err != nil {
 		return err
 	}
-	if err := f.syncFamilies(ctx); err != nil {
+	if _, err := f.sync(ctx); err != nil {
+		return err
+	}
+	if err := f.save(ctx); err != nil { // from now on, a former master begins no copy of a large row: see copyLarge
 		return err
 	}
 	if !f.st.copied {
@@ -42,8 +47,8 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 	}
 	err := f.changesFrom(ctx)
-	if errors.Is(err, api.ErrOutOfRange) {
-		f.Log.Warn("changes of the source are not kept any more: its rows are copied again", "replication", f.run.name, "table", f.table, "err", err)
+	if errors.Is(err, api.ErrOutOfRange) || errors.Is(err, errIncomplete) {
+		f.Log.Warn("changes of the source are not enough: its rows are copied again", "replication", f.run.name, "table", f.table, "err", err)
 		f.st = &state{source: f.st.source}
 		return errors.Join(err, f.save(ctx))
 	}
@@ -72,7 +77,6 @@ func (f *follower) load(ctx context.Context) error {
 
 // save writes the progress. The error is metaapi.ErrGeneration if another master has written it.
 func (f *follower) save(ctx context.Context) error {
-	f.st.saved = time.Now()
 	gen, err := f.Catalog.Set(ctx, statePath(f.run.name, f.table), f.st.encode(), f.gen)
 	if err == nil {
 		f.gen = gen
@@ -86,10 +90,13 @@ func (f *follower) changesFrom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	saved, dirty := time.Now(), false
+	dirty := false
 	for {
 		got, err := stream.Next(ctx)
 		if err != nil {
+			return err
+		}
+		if err := f.syncFamilies(ctx, stream.Families()); err != nil {
 			return err
 		}
 		if err := f.makeAll(ctx, got); err != nil {
@@ -101,12 +108,12 @@ func (f *follower) changesFrom(ctx context.Context) error {
 		}
 		f.following.Store(true)
 		f.failure.Store(nil)
-		if dirty && time.Since(saved) >= saveEvery {
-			f.st.token = stream.Token()
+		if age := time.Since(f.st.saved); age >= saveIdle || dirty && age >= saveEvery {
+			f.st.token, f.st.saved = stream.Token(), time.Now()
 			if err := f.save(ctx); err != nil {
 				return err
 			}
-			saved, dirty = time.Now(), false
+			dirty = false
 		}
 	}
 }
@@ -163,69 +170,92 @@ func (f *follower) throttle(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// makeOne makes one change.
+// errIncomplete means that a row is that of an incomplete copy.
+var errIncomplete = errors.New("the copy of the row is incomplete")
+
+// makeOne makes one change. The error is errIncomplete if the row has to be copied first.
 func (f *follower) makeOne(ctx context.Context, x *client.Change) error {
-	made, err := f.to.Follow(ctx, f.run.name, x)
-	if errors.Is(err, table.ErrNoFamily) {
-		if x, err = f.known(ctx, x); err == nil {
-			made, err = f.to.Follow(ctx, f.run.name, x)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("row %.64q: %w", x.Row, err)
-	}
-	if made {
+	made, err := f.send(ctx, x, nil)
+	if made == api.FollowedNow {
 		f.changes.Add(1)
 	}
-	return nil
+	return err
 }
 
-// aggregate reports whether a family of the source has operands.
-func (f *follower) aggregate(family string) bool {
-	x := f.schema.Family(family)
-	return x != nil && x.Aggregate != table.AggregateNone
-}
-
-// known adds families of the source that the table lacks, and returns a change without the mutations of families that the source has dropped.
-func (f *follower) known(ctx context.Context, x *client.Change) (*client.Change, error) {
-	if err := f.syncFamilies(ctx); err != nil {
-		return x, err
+// send makes a change, or a part of a row. It gives the table families that it lacks. The error is errIncomplete if the change is not made since the row is
+// that of an incomplete copy, or of another one.
+func (f *follower) send(ctx context.Context, x *client.Change, part *api.RowPart) (made api.Followed, err error) {
+	made, err = f.to.Follow(ctx, f.run.name, x, part)
+	if errors.Is(err, table.ErrNoFamily) {
+		if x, err = f.known(ctx, x); err == nil {
+			made, err = f.to.Follow(ctx, f.run.name, x, part)
+		}
 	}
-	info, err := f.from.Tables().Describe(ctx, f.table)
+	if err == nil && made == api.FollowedIncomplete {
+		err = errIncomplete
+	}
+	if err != nil {
+		return 0, fmt.Errorf("row %.64q: %w", x.Row, err)
+	}
+	return made, nil
+}
+
+// known gives the table the families of the source, and returns a change without the mutations of families that the source has not any more.
+func (f *follower) known(ctx context.Context, x *client.Change) (*client.Change, error) {
+	schema, err := f.sync(ctx)
 	if err != nil {
 		return x, err
 	}
 	left := &client.Change{Row: x.Row, Seq: x.Seq, Time: x.Time}
-	for _, m := range x.Mutations {
-		if m.Op == table.OpDeleteRow || info.Schema.Family(m.Family) != nil {
-			left.Mutations = append(left.Mutations, m)
+	for i, m := range x.Mutations {
+		id := uint32(0)
+		if len(x.FamilyIDs) > 0 {
+			id = x.FamilyIDs[i]
+		}
+		if of := schema.Family(m.Family); m.Op == table.OpDeleteRow || of != nil && (id == 0 || of.ID == id) {
+			left.Mutations, left.FamilyIDs = append(left.Mutations, m), append(left.FamilyIDs, id)
 		}
 	}
 	return left, nil
 }
 
-// syncFamilies gives the table the families of the source.
-func (f *follower) syncFamilies(ctx context.Context) error {
-	info, err := f.from.Tables().Describe(ctx, f.table)
-	if err != nil {
-		return err
-	}
-	if f.st.source != 0 && f.st.source != info.Schema.ID { // its sequence numbers are others
-		return fmt.Errorf("the source's table %q was dropped and created again: remove the replication and the table, and create them again", f.table)
-	}
-	f.st.source, f.schema = info.Schema.ID, info.Schema
-	have, err := f.Catalog.SchemaOf(ctx, f.table)
-	if err != nil {
-		return err
-	}
-	if have.Follows != f.run.name {
-		return fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
-	}
-	if sameFamilies(have, info.Schema) {
+// syncFamilies gives the table the families of the source, unless it has those of that version.
+func (f *follower) syncFamilies(ctx context.Context, version uint64) error {
+	if version == f.families {
 		return nil
 	}
+	var err error
+	if f.schema, err = f.sync(ctx); err == nil {
+		f.families = version // or it has those of a later one, which the next result has
+	}
+	return err
+}
+
+// sync gives the table the families of the source, whose schema it returns. A family that was dropped there is dropped here with its cells, also if
+// another one has its name.
+func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
+	info, err := f.from.Tables().Describe(ctx, f.table)
+	if err != nil {
+		return nil, err
+	}
+	if f.st.source != 0 && f.st.source != info.Schema.ID { // its sequence numbers are others
+		return nil, fmt.Errorf("the source's table %q was dropped and created again: remove the replication and the table, and create them again", f.table)
+	}
+	if f.st.source == 0 {
+		f.st.source = info.Schema.ID
+	}
+	have, err := f.Catalog.SchemaOf(ctx, f.table)
+	if err != nil {
+		return nil, err
+	}
+	if have.Follows != f.run.name {
+		return nil, fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
+	}
+	if sameFamilies(have, info.Schema) {
+		return info.Schema, nil
+	}
 	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: f.ID()}}
-	return f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
+	return info.Schema, f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
 		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) { return withFamilies(old, info.Schema, f.run.name) })
 		return err
 	})
@@ -234,7 +264,7 @@ func (f *follower) syncFamilies(ctx context.Context) error {
 // sameFamilies reports whether a table has the families of its source.
 func sameFamilies(have, source *table.Schema) bool {
 	for i := range source.Families {
-		if have.Family(source.Families[i].Name) == nil {
+		if x := have.Family(source.Families[i].Name); x == nil || x.Source != source.Families[i].ID {
 			return false
 		}
 	}
@@ -248,7 +278,10 @@ func withFamilies(have, source *table.Schema, replication string) (s *table.Sche
 	}
 	s = have
 	for _, x := range have.Families {
-		if x.Name != table.PositionFamily && source.Family(x.Name) == nil {
+		if x.Name == table.PositionFamily || x.Source >= source.NextFamilyID { // the second is younger than source
+			continue
+		}
+		if of := source.Family(x.Name); of == nil || of.ID > x.Source {
 			if s, err = s.DropFamily(x.Name); err != nil {
 				return nil, err
 			}
@@ -259,6 +292,7 @@ func withFamilies(have, source *table.Schema, replication string) (s *table.Sche
 			if s.Group(x.Group) == nil {
 				x.Group = table.DefaultGroup
 			}
+			x.Source = x.ID
 			if s, err = s.AddFamily(x); err != nil {
 				return nil, err
 			}

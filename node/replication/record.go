@@ -96,9 +96,9 @@ func decodeRecord(b []byte) (*record, error) {
 type state struct {
 	copied bool // all rows are copied
 	row    []byte
-	token  string // empty: nothing has begun
-	source uint64 // id of the source's table
-	saved  time.Time
+	token  string    // empty: nothing has begun
+	source uint64    // id of the source's table
+	saved  time.Time // when the token was taken
 }
 
 const (

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/remote"
 	"github.com/steledb/stele/table"
 )
@@ -24,6 +27,8 @@ const (
 	// Pauses of a table between attempts that fail.
 	retryMin = 200 * time.Millisecond
 	retryMax = 15 * time.Second
+	// sourceRetry is how long a call of the source is repeated. Then the state of the table names the error, and the next attempt begins.
+	sourceRetry = 3 * time.Second
 	// rateBurst is the burst of the rate of a replication, in bytes: one page of changes.
 	rateBurst = 4 << 20
 )
@@ -138,7 +143,7 @@ func (s *Service) start(ctx context.Context, name string, rec *record, gen uint6
 func (s *Service) work(ctx context.Context, r *running) {
 	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
 	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
-		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, s.Log)
+		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, client.Config{Logger: s.Log, RetryTimeMax: sourceRetry})
 		if err != nil {
 			for _, f := range r.tables {
 				f.fail(fmt.Errorf("the source: %w", err))
@@ -179,19 +184,39 @@ func (s *Service) status(name, of string, paused bool) api.ReplicationTable {
 	return t
 }
 
+// Collect exports the states of tables.
+func (s *Service) Collect(m metric.Sender) {
+	var all []*follower
+	s.mu.Lock()
+	for _, r := range s.running {
+		all = slices.AppendSeq(all, maps.Values(r.tables))
+	}
+	s.mu.Unlock()
+	for _, f := range all {
+		t := api.ReplicationTable{LagMS: -1}
+		f.report(&t)
+		m.Gauge("replication_failed", "1 if the last attempt to make changes of a table that follows another cluster's has failed; on the master's node.",
+			metric.Bool(t.State == api.ReplicationFailed), "replication", f.run.name, "table", f.table)
+		if t.LagMS >= 0 {
+			m.Gauge("replication_lag_seconds", "Age of the time up to which a table that follows another cluster's has all changes; on the master's node.",
+				float64(t.LagMS)/1000, "replication", f.run.name, "table", f.table)
+		}
+	}
+}
+
 // follower makes the changes of one table.
 type follower struct {
 	*Service
 	run   *running
 	table string
 
-	// Only the goroutine of the table uses these, but for schema, which others read.
-	from *client.Client
-	to   *client.Table
-	st   *state
-	gen  uint64 // of the file of st
-
-	schema *table.Schema // of the source's table, as it was last
+	// Only the goroutine of the table changes these.
+	from     *client.Client
+	to       *client.Table
+	st       *state
+	gen      uint64        // of the file of st
+	schema   *table.Schema // of the source's table, when its families were of the version families, or later
+	families uint64
 
 	following     atomic.Bool
 	watermark     atomic.Int64 // µs

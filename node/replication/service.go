@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -23,6 +24,9 @@ import (
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"
 )
+
+// checkTimeout bounds the wait for the source of a new replication.
+const checkTimeout = 10 * time.Second
 
 // Config is what the service needs.
 type Config struct {
@@ -99,14 +103,17 @@ func (s *Service) create(c *rpc.Call) {
 	c.Reply(nil)
 }
 
-// check checks a new replication, and returns the schemas of the source's tables.
+// check checks a new replication, and returns the schemas of the source's tables. An error of the source is a bad request of this cluster: the caller lacks no right
+// here, nothing of this cluster is missing, and nothing was changed.
 func (s *Service) check(ctx context.Context, r *api.CreateReplicationRequest) (schemas []*table.Schema, err error) {
 	if err := s.Limits.CheckTableName(r.Name); err != nil {
 		return nil, err
 	}
-	from, err := remote.Open(ctx, r.Addrs, r.Secret, s.Log)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	from, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log})
 	if err != nil {
-		return nil, fmt.Errorf("the source: %w", err)
+		return nil, ofSource(err)
 	}
 	defer from.Close()
 	for i, name := range r.Tables {
@@ -115,7 +122,7 @@ func (s *Service) check(ctx context.Context, r *api.CreateReplicationRequest) (s
 		}
 		info, err := from.Tables().Describe(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("the source: %w", err)
+			return nil, ofSource(err)
 		}
 		if info.Schema.ChangeRetention == 0 {
 			return nil, fmt.Errorf("the source: table %q: %w: turn it on there (stele table stream --keep)", name, api.ErrNoChangeStream)
@@ -123,6 +130,13 @@ func (s *Service) check(ctx context.Context, r *api.CreateReplicationRequest) (s
 		schemas = append(schemas, info.Schema)
 	}
 	return schemas, nil
+}
+
+func ofSource(err error) error {
+	if errors.Is(err, rpc.CodeBadRequest) {
+		return fmt.Errorf("the source: %w", err)
+	}
+	return rpc.Errorf(rpc.CodeBadRequest, "the source, with the given credential: %.500s", err)
 }
 
 // createNow creates the tables and writes the record, within a change. It may be repeated after an error.

@@ -113,7 +113,7 @@ func TestDecodeRecord(t *testing.T) {
 	r := record(t, 7, "row\x00")
 	c, err := r.Decode(func(name []byte, id uint32) bool { return true })
 	want := Change{Row: []byte("row\x00"), Seq: 7, Time: 70, Mutations: []table.Mutation{table.Set("f", []byte("q\x00"), 70, []byte("v")), table.DeleteFamily("g"),
-		table.Merge("h", []byte("n"), 5, table.Integer(3))}}
+		table.Merge("h", []byte("n"), 5, table.Integer(3))}, FamilyIDs: []uint32{'f', 'g', 'h'}}
 	if err != nil || !reflect.DeepEqual(c, want) {
 		t.Errorf("change %+v, %v", c, err)
 	}

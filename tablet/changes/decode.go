@@ -14,6 +14,7 @@ type Change struct {
 	Seq       uint64 // increases with each change of the row
 	Time      int64  // of the commit, in µs
 	Mutations []table.Mutation
+	FamilyIDs []uint32 // of the families of Mutations; 0 for the deletion of a row
 }
 
 // overhead is what a change, and each mutation, takes besides its bytes.
@@ -38,46 +39,46 @@ func (r *Record) Decode(visible func(name []byte, id uint32) bool) (c Change, er
 	}
 	c = Change{Row: bytes.Clone(row), Seq: r.First, Time: r.Time}
 	_, err = logbody.EachEntry(r.Body, r.First, r.Time, nil, func(key, value []byte) error {
-		m, ok, err := mutation(key, value, visible)
+		m, id, ok, err := mutation(key, value, visible)
 		if err == nil && ok {
-			c.Mutations = append(c.Mutations, m)
+			c.Mutations, c.FamilyIDs = append(c.Mutations, m), append(c.FamilyIDs, id)
 		}
 		return err
 	})
 	return c, err
 }
 
-// mutation returns the mutation that an entry was made of. ok is false if visible rejects its family.
-func mutation(key, value []byte, visible func(name []byte, id uint32) bool) (m table.Mutation, ok bool, err error) {
+// mutation returns the mutation that an entry was made of, and the id of its family. ok is false if visible rejects the family.
+func mutation(key, value []byte, visible func(name []byte, id uint32) bool) (m table.Mutation, id uint32, ok bool, err error) {
 	p, err := ikey.Split(key)
 	if err != nil {
-		return m, false, err
+		return m, 0, false, err
 	}
 	if p.Kind == ikey.KindDeleteRow {
-		return table.DeleteRow(), true, nil
+		return table.DeleteRow(), 0, true, nil
 	}
 	part := key[p.Row:p.Family]
-	if !visible(ikey.FamilyName(part), ikey.FamilyID(part)) {
-		return m, false, nil
+	if id = ikey.FamilyID(part); !visible(ikey.FamilyName(part), id) {
+		return m, 0, false, nil
 	}
 	family := string(ikey.FamilyName(part))
 	switch p.Kind {
 	case ikey.KindDeleteFamily:
-		return table.DeleteFamily(family), true, nil
+		return table.DeleteFamily(family), id, true, nil
 	case ikey.KindDeleteColumn:
 		start, end, err := ikey.Range(value)
 		if err != nil {
-			return m, false, err
+			return m, 0, false, err
 		}
 		m = table.DeleteColumn(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])))
 		m.Start = start
 		if end != 0 {
 			m.End = table.Before(end)
 		}
-		return m, true, nil
+		return m, id, true, nil
 	case ikey.KindOperand: // of add or merge, which have the same effect
 		m = table.Merge(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value)
-		return m, true, nil
+		return m, id, true, nil
 	}
-	return table.Set(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value), true, nil
+	return table.Set(family, bytes.Clone(ikey.Qualifier(key[p.Family:p.Column])), ikey.Timestamp(key), value), id, true, nil
 }

@@ -199,6 +199,23 @@ func compareFiles(a, b File) int {
 	return bytes.Compare(a.Start, b.Start)
 }
 
+// mergeableMax bounds the files of Mergeable, in bytes.
+const mergeableMax = 8 << 20
+
+// Mergeable returns the newest files, which a minor compaction rewrites with its own records: as long as each is no larger than all that are
+// newer, new records of the given size included. Those that are older than before, in µs, are dropped instead.
+func (s *Set) Mergeable(bytes, before int64) []File {
+	if s == nil {
+		return nil
+	}
+	at := len(s.Files)
+	for at > 0 && s.Files[at-1].RawBytes <= min(bytes, mergeableMax) && s.Files[at-1].MaxTime >= before {
+		at--
+		bytes += s.Files[at].RawBytes
+	}
+	return slices.Clone(s.Files[at:])
+}
+
 // Expired returns the files whose records are all older than before, in µs, and the set without them. If there are more than
 // filesMax files, the oldest of them count too. They are nil if there are none.
 func (s *Set) Expired(before int64, filesMax int) (expired []File, rest *Set) {

@@ -84,15 +84,9 @@ func (f *viewFlags) view(a *cli.App, name string) (*table.View, error) {
 	if len(f.columns)+len(f.prefixes) == 0 {
 		return nil, cli.Usagef(`such as --column anchor for all columns of a family, or --column-prefix anchor:com.`, "the view has no columns: --column or --column-prefix is missing")
 	}
-	var rows [][]byte
-	for _, prefix := range f.rows {
-		if err := a.Texts(&prefix); err != nil {
-			return nil, err
-		}
-		rows = append(rows, []byte(prefix))
-	}
-	if rows == nil {
-		rows = [][]byte{{}}
+	rows, err := f.rowPrefixes(a)
+	if err != nil {
+		return nil, err
 	}
 	families := map[string]*table.ViewFamily{}
 	for _, column := range f.columns {
@@ -123,6 +117,20 @@ func (f *viewFlags) view(a *cli.App, name string) (*table.View, error) {
 	v := table.NewView(name, rows, list...)
 	v.Protected = f.protect
 	return v, nil
+}
+
+// rowPrefixes returns the prefixes of the rows; without any it is the empty one, of all rows.
+func (f *viewFlags) rowPrefixes(a *cli.App) (rows [][]byte, err error) {
+	for _, prefix := range f.rows {
+		if err := a.Texts(&prefix); err != nil {
+			return nil, err
+		}
+		rows = append(rows, []byte(prefix))
+	}
+	if rows == nil {
+		rows = [][]byte{{}}
+	}
+	return rows, nil
 }
 
 // viewColumn returns the part of a view with the family of a column, which it adds if it is new, and the text after the colon. ok is false if there
@@ -272,6 +280,18 @@ func reportView(a *cli.App, s *table.Schema, name, what string) error {
 	return nil
 }
 
+func reportDroppedView(a *cli.App, tableName, name string) error {
+	if a.JSON {
+		return a.PrintJSON(struct {
+			Table   string `json:"table"`
+			View    string `json:"view"`
+			Dropped bool   `json:"dropped"`
+		}{tableName, name, true})
+	}
+	a.Notef("dropped view %s of table %s", name, tableName)
+	return nil
+}
+
 func viewDropCommand(a *cli.App) *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
@@ -298,15 +318,7 @@ func viewDropCommand(a *cli.App) *cobra.Command {
 				if _, err := c.Tables().Alter(ctx, s.Name, drop); err != nil {
 					return err
 				}
-				if a.JSON {
-					return a.PrintJSON(struct {
-						Table   string `json:"table"`
-						View    string `json:"view"`
-						Dropped bool   `json:"dropped"`
-					}{s.Name, v.Name, true})
-				}
-				a.Notef("dropped view %s of table %s", v.Name, s.Name)
-				return nil
+				return reportDroppedView(a, s.Name, v.Name)
 			})
 		},
 	}
