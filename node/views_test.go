@@ -215,6 +215,36 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// TestViewsWithoutFamilies: a view that never had a family, or lost its last one, has nothing to delete for any user, and the deletion of a row harms
+// no server.
+func TestViewsWithoutFamilies(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureTestCluster(t, 1)
+	admin, ctx := secureOne(t, f)
+	good(admin.Tables().Create(ctx, "u", table.FamilySpec{Name: "f"}, table.FamilySpec{Name: "h"}))
+	cred := f.user(admin, "ann")
+	for _, v := range []*table.View{table.NewView("never", [][]byte{[]byte("a/")}), table.NewView("lost", [][]byte{[]byte("a/")}, table.ViewFamily{Name: "h", Prefixes: [][]byte{{}}})} {
+		good(admin.Tables().Alter(ctx, "u", table.Change{Op: table.ChangeAddView, View: &table.ViewChange{View: *v}}))
+		if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Rights: "write", Table: "u", View: v.Name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good(admin.Tables().DropFamily(ctx, "u", "h"))
+	if err := admin.Table("u").Apply(ctx, client.NewRowMutation("a/1").Set("f:q", nil)); err != nil {
+		t.Fatal(err)
+	}
+	for user, c := range map[string]*client.Client{"ann": f.clientAs(0, client.Config{Credential: cred}), "the administrator": admin} {
+		for _, view := range []string{"never", "lost"} {
+			if err := c.Table("u").View(view).Apply(ctx, client.NewRowMutation("a/1").DeleteRow()); !errors.Is(err, client.ErrPermission) {
+				t.Errorf("%s deletes a row by the view %s: %v", user, view, err)
+			}
+		}
+	}
+	if r, err := admin.Table("u").Get(ctx, "a/1"); err != nil || r == nil || len(r.Cells) != 1 {
+		t.Errorf("the row is %v, %v", r, err)
+	}
+}
+
 // TestViewRights: a user with rights on a view alone has them within it, and nothing else of the table.
 func TestViewRights(t *testing.T) {
 	t.Parallel()

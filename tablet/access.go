@@ -85,6 +85,9 @@ func (as For) check(sc *schema, rm *table.RowMutation) (*table.RowMutation, erro
 		}
 		err = &api.FollowerError{Table: sc.table.Name, Replication: sc.table.Follows}
 	}
+	if err == nil && len(rm.Mutations) == 0 { // the log has no entry without
+		err = table.ErrNoMutations
+	}
 	return rm, err
 }
 

@@ -302,9 +302,9 @@ func (v *View) Restrict(m *table.RowMutation) (*table.RowMutation, error) {
 	return next, nil
 }
 
-// checkDeleteRow checks that the principal may delete everything visible in a row.
+// checkDeleteRow checks that the principal may delete everything visible in a row. A view without families has nothing to delete.
 func (v *View) checkDeleteRow() error {
-	if v.unwritable != "" || len(v.visible.Families) == 0 && !v.tableRights.Has(Write) {
+	if v.unwritable != "" || len(v.visible.Families) == 0 && (v.part != nil || !v.tableRights.Has(Write)) {
 		return v.denied(Write, v.unwritable)
 	}
 	return nil
