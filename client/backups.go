@@ -108,6 +108,12 @@ func (b Backups) Delete(ctx context.Context, id string) error {
 	return b.calls.do(ctx, &call{method: api.MethodDeleteBackup, change: true, encode: req.Append})
 }
 
+// Cancel deletes a backup that is being made. Errors: a bad request if it is made or has failed; those of Delete.
+func (b Backups) Cancel(ctx context.Context, id string) error {
+	req := api.NamesRequest{Names: []string{id}, Making: true}
+	return b.calls.do(ctx, &call{method: api.MethodDeleteBackup, change: true, encode: req.Append})
+}
+
 // Restore creates a table named as from a table of a backup. It copies no data: the new table shares the backup's files until compactions
 // replace them. It has the schema of that time, and rights, owner and quota of a new table. Errors: ErrNoBackup, ErrBackupNotMade,
 // ErrNoTable if the backup has no such table, ErrTableExists, ErrBadName, *AmbiguousError, and those of List.

@@ -43,6 +43,8 @@ type Config struct {
 	// SilenceMax is how long calls wait for a node that sends nothing at all, not even keepalives,
 	// until its connection is closed: 10 s.
 	SilenceMax time.Duration
+	// MessageBytesMax is the largest response that is accepted, in bytes, at least 64 KiB: 320 MiB.
+	MessageBytesMax int
 	// RetryTimeMax is how long a call is retried if a node is down, overloaded or starting: 15 s. A
 	// negative value means no retries. An earlier deadline of the context takes precedence.
 	RetryTimeMax time.Duration

@@ -114,7 +114,7 @@ func (c Config) Connect(ctx context.Context, addr string) (*rpc.Conn, error) {
 
 // connect is Connect with the defaults filled in.
 func (c Config) connect(ctx context.Context, addr string) (*rpc.Conn, error) {
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: c.Dial, SilenceMax: c.SilenceMax})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: c.Dial, SilenceMax: c.SilenceMax, MessageBytesMax: c.MessageBytesMax})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func jobAction(do string) action {
 	return func(ctx context.Context, q *query) (string, error) {
 		j, err := health.JobsOf(ctx, q.Client).Find(q.r.PathValue("job"))
 		if err != nil {
-			return "", &pageError{http.StatusNotFound, "There is no job " + q.r.PathValue("job") + " any more."}
+			return "", &pageError{http.StatusNotFound, err.Error()}
 		}
 		return "/jobs", j.Act(ctx, q.Client, do)
 	}

@@ -179,3 +179,20 @@ func TestRegistryOfManyClusters(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelOfBackup: the job of a backup is cancelled only while it is made: a backup that was completed meanwhile stays.
+func TestCancelOfBackup(t *testing.T) {
+	t.Parallel()
+	f := newBackupCluster(t, 1)
+	f.create("t")
+	b := f.backup("t")
+	if err := f.c.Backups().Cancel(f.ctx, b.ID); err == nil || !strings.Contains(err.Error(), `its state is "made"`) {
+		t.Errorf("a backup that is made is cancelled: %v", err)
+	}
+	if all := good(f.c.Backups().List(f.ctx)); len(all) != 1 {
+		t.Errorf("%d backups are left", len(all))
+	}
+	if err := f.c.Backups().Cancel(f.ctx, "20261127-194512-3f9a01"); !errors.Is(err, client.ErrNoBackup) {
+		t.Error(err)
+	}
+}

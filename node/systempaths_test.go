@@ -62,7 +62,7 @@ func TestSystemFiles(t *testing.T) {
 		return map[string]error{"set": set, "acquire": acquire, "set ACL": acl, "delete": s.Delete(ctx, path, metaapi.AnyGeneration, metaapi.SetOptions{Session: id})}
 	}
 	for _, path := range []string{
-		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.self.ID(), "/nodes/" + n.self.ID(), "/removed/x", "/tables/t",
+		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.self.ID(), "/nodes/" + n.self.ID(), "/removed/x", "/tables/t", "/clusters/x",
 		"/recovery/x", "/logs/x", "/root", gc.StatePath, "/nodes/a/b/c",
 	} {
 		for what, err := range changes(client, path) {
@@ -81,7 +81,7 @@ func TestSystemFiles(t *testing.T) {
 	if f, err := client.GetStale(ctx, namespace.ClusterPath); err != nil || len(f.Data) == 0 {
 		t.Errorf("a client reads %q (%v)", f.Data, err)
 	}
-	for _, path := range []string{"/app", "/clusters", "/dir/master", "/n"} {
+	for _, path := range []string{"/app", "/clusterx", "/dir/master", "/n"} {
 		for what, err := range changes(client, path) {
 			if err != nil {
 				t.Errorf("%s of %s by a client: %v", what, path, err)

@@ -313,6 +313,7 @@ type NamesRequest struct {
 	Undrain bool // drain_node: end the drain
 	Force   bool // remove_node: even if the node is alive
 	Now     bool // drop_table: the table is not kept
+	Making  bool // delete_backup: only one that is being made
 }
 
 // A flag is a boolean option.
@@ -332,6 +333,8 @@ func (r *NamesRequest) flag(method string) *flag {
 		return &flag{"force", &r.Force}
 	case MethodDropTable:
 		return &flag{"now", &r.Now}
+	case MethodDeleteBackup:
+		return &flag{"making", &r.Making}
 	}
 	return nil
 }
@@ -340,7 +343,7 @@ func (r *NamesRequest) flag(method string) *flag {
 func (r *NamesRequest) Append(e *wire.Encoder) {
 	n := r.Options.count()
 	var set []flag
-	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}, {"now", &r.Now}} {
+	for _, f := range []flag{{"major", &r.Major}, {"undrain", &r.Undrain}, {"force", &r.Force}, {"now", &r.Now}, {"making", &r.Making}} {
 		if *f.value {
 			set = append(set, f)
 		}

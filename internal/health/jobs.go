@@ -223,7 +223,7 @@ func (j *Job) Act(ctx context.Context, c *client.Client, do string) error {
 	if slices.Contains(j.Can, do) {
 		switch j.Kind {
 		case JobBackup:
-			return c.Backups().Delete(ctx, name)
+			return c.Backups().Cancel(ctx, name)
 		case JobDrain:
 			return c.Nodes().Undrain(ctx, name)
 		case JobReplication:

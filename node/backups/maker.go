@@ -116,7 +116,7 @@ func (s *Service) own(ctx context.Context, do func(ctx context.Context) error) e
 
 // expire deletes a backup whose time is over.
 func (s *Service) expire(ctx context.Context, id string) error {
-	err := s.own(ctx, func(ctx context.Context) error { return s.removeNow(ctx, id) })
+	err := s.own(ctx, func(ctx context.Context) error { return s.removeNow(ctx, id, false) })
 	if errors.Is(err, api.ErrNoBackup) {
 		return nil
 	}

@@ -201,17 +201,20 @@ func info(id string, r *backup.Record) api.BackupInfo {
 }
 
 func (s *Service) remove(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	return nil, s.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return s.removeNow(ctx, r.Names[0]) })
+	return nil, s.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return s.removeNow(ctx, r.Names[0], r.Making) })
 }
 
-// removeNow deletes a backup, within a change. Its files are left to garbage collection.
-func (s *Service) removeNow(ctx context.Context, id string) error {
+// removeNow deletes a backup, or only one that is being made, within a change. Its files are left to garbage collection.
+func (s *Service) removeNow(ctx context.Context, id string, making bool) error {
 	if strings.Contains(id, "/") {
 		return fmt.Errorf("backup %.80q: %w", id, api.ErrNoBackup)
 	}
-	_, gen, err := s.Roots.Backup(ctx, id)
+	rec, gen, err := s.Roots.Backup(ctx, id)
 	if err != nil && errors.Is(err, api.ErrNoBackup) {
 		return err
+	}
+	if making && err == nil && rec.State != backup.Making {
+		return rpc.Errorf(rpc.CodeBadRequest, "backup %s is not being made any more: its state is %q", id, rec.State)
 	}
 	if err != nil {
 		gen = metaapi.AnyGeneration // damaged

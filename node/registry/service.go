@@ -30,6 +30,8 @@ const (
 	askEvery = 10 * time.Second
 	// askTimeout bounds the wait for a cluster, and so for all: they are asked at once. Pages wait longer.
 	askTimeout = 6 * time.Second
+	// answerBytesMax bounds an answer of another cluster. That of a thousand nodes about their disks is shorter.
+	answerBytesMax = 16 << 20
 	// problemBytesMax bounds a text of another cluster.
 	problemBytesMax = 500
 )
@@ -107,7 +109,7 @@ func (s *Service) check(ctx context.Context, r *api.AddClusterRequest) (id strin
 	refused := func(err error) error {
 		return rpc.Errorf(rpc.CodeBadRequest, "the other cluster, with the given credential: %s", shorten(err.Error()))
 	}
-	c, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log})
+	c, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log, MessageBytesMax: answerBytesMax})
 	if err != nil {
 		return "", refused(err)
 	}
@@ -214,13 +216,10 @@ func (s *Service) look(ctx context.Context, name string) (x api.ClusterInfo, err
 	}
 	if a.generation != f.Generation || a.at.IsZero() || time.Since(a.at) >= askEvery {
 		rec, err := decodeRecord(f.Data)
-		if err != nil {
-			return x, fmt.Errorf("%s: %w", f.Path, err)
+		if err != nil { // the others are shown
+			return api.ClusterInfo{Name: name, State: api.ClusterUnreachable, Sentence: shorten(fmt.Sprintf("%s: %v", f.Path, err)), AtMS: time.Now().UnixMilli()}, nil
 		}
-		a.info = s.ask(ctx, name, rec)
-		if ctx.Err() != nil { // it may have answered
-			return x, ctx.Err()
-		}
+		a.info = s.ask(context.WithoutCancel(ctx), name, rec) // else callers without patience could have it asked all the time
 		a.generation, a.at = f.Generation, time.Now()
 	}
 	return a.info, nil
@@ -231,7 +230,7 @@ func (s *Service) ask(ctx context.Context, name string, rec *record) api.Cluster
 	x := api.ClusterInfo{Name: name, Addrs: rec.addrs, Console: rec.console, ID: rec.id, By: rec.by, State: api.ClusterUnreachable, AtMS: time.Now().UnixMilli()}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	c, err := remote.Open(ctx, rec.addrs, rec.secret, client.Config{Logger: slog.New(slog.DiscardHandler)})
+	c, err := remote.Open(ctx, rec.addrs, rec.secret, client.Config{Logger: slog.New(slog.DiscardHandler), MessageBytesMax: answerBytesMax})
 	if err == nil {
 		defer c.Close()
 		err = describe(ctx, c, rec, &x)
@@ -253,8 +252,9 @@ func describe(ctx context.Context, c *client.Client, rec *record, x *api.Cluster
 	}
 	whole := health.Of(ctx, c)
 	state, sentence := health.State(st, whole)
-	x.State, x.Sentence, x.Version = state, shorten(strings.TrimPrefix(sentence, ": ")), st.Version
-	x.Nodes, x.NodesAlive = st.Nodes, max(st.NodesAlive-int64(len(whole.Unreachable)), 0)
+	x.State, x.Sentence, x.Version = state, shorten(strings.TrimPrefix(sentence, ": ")), shorten(st.Version)
+	x.Nodes = max(st.Nodes, 0)
+	x.NodesAlive = min(max(st.NodesAlive-int64(len(whole.Unreachable)), 0), x.Nodes)
 	if x.Tablets = -1; whole.Tablets != nil {
 		x.Tablets = *whole.Tablets
 	}

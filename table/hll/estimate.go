@@ -9,7 +9,15 @@ func (s *Sketch) Estimate() int64 {
 		const m = 1 << sparsePrecision
 		return int64(math.Round(m * math.Log(m/float64(m-len(s.sorted)))))
 	}
-	return int64(math.Round(estimateNormal(s.normal)))
+	return atMost(math.Round(estimateNormal(s.normal)))
+}
+
+// atMost converts an estimate. That of registers which no values can have set is without bound.
+func atMost(estimate float64) int64 {
+	if estimate >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(estimate)
 }
 
 // estimateNormal is Ertl's improved raw estimator: algorithm 6 of arXiv:1702.01284.

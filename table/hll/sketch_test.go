@@ -322,6 +322,16 @@ func TestCheckAllocates(t *testing.T) {
 	}
 }
 
+// TestEstimateIsBounded: registers that no number of values can set have the largest estimate.
+func TestEstimateIsBounded(t *testing.T) {
+	for rho := byte(1); rho <= rhoMax; rho++ {
+		s := &Sketch{normal: bytes.Repeat([]byte{rho}, registers)}
+		if n := s.Estimate(); n <= 0 {
+			t.Errorf("all registers are %d: %d values", rho, n)
+		}
+	}
+}
+
 // TestEstimateError: the error of estimates of random sets is that of the algorithm: 0.57%, and rarely three times that.
 func TestEstimateError(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.New(t), 2))
