@@ -12,15 +12,15 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-const addLong = `Add AMOUNT to a cell of an aggregate family: to its sum, its minimum or its maximum, or to
-the set of integers that it counts.
+const addLong = `Add AMOUNT to a cell of an aggregate family: to its sum, its minimum or its maximum,
+or to the set of integers that it counts.
 
 A family is created with an aggregate: "stele table create stats --family
-visits:aggregate=sum --family peak:aggregate=max --family users:aggregate=hll". Nothing is
-read, so many clients can add to the same cell at the same time. "stele get --int" shows the
-result: a number, and with the aggregate hll about how many distinct integers were added,
-with a standard error of 0.6%. The timestamp names the cell: a column has one aggregate for
-each timestamp that is added to.`
+visits:aggregate=sum --family peak:aggregate=max --family users:aggregate=hll".
+Nothing is read, so many clients can add to the same cell at the same time. "stele
+get --int" shows the result: a number, and with the aggregate hll about how many
+distinct integers were added, with a standard error of 0.6%. The timestamp names the
+cell: a column has one aggregate for each timestamp that is added to.`
 
 const addExample = `  stele add stats com.cnn.www visits:total 1 peak:ms 78 users:ids 381645
   stele add stats com.cnn.www visits:daily 1 --timestamp 2026-11-28T00:00:00Z`
