@@ -124,23 +124,34 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestHotRow: a row with much of the load has a bucket of its own, and is named.
+// TestHotRow: a row with much of the load has a bucket of its own, and is named. Estimates are right on average: one of a sample of 100
+// rows is off by a sixth often enough.
 func TestHotRow(t *testing.T) {
-	tablet := New(1, nil, nil)
-	for i := range 30_000 {
-		read(tablet, fmt.Appendf(nil, "user%04d", i%1000), 10)
-		if i%2 == 0 {
-			read(tablet, []byte("user0500"), 10)
+	const tablets, hotReads = 64, 15_000
+	inBuckets, named := int64(0), int64(0)
+	for range tablets {
+		tablet := New(1, nil, nil)
+		for i := range 2 * hotReads {
+			read(tablet, fmt.Appendf(nil, "user%04d", i%1000), 10)
+			if i%2 == 0 {
+				read(tablet, []byte("user0500"), 10)
+			}
 		}
+		p := tablet.Take()
+		check(t, p.Buckets, "", "")
+		at := slices.IndexFunc(p.Buckets, func(b Bucket) bool { return string(b.End) == "user0500" })
+		if at < 0 || !bytes.Equal(p.Buckets[at].Start, Below([]byte("user0500"))) {
+			t.Fatalf("bucket %d of %+v", at, p.Buckets)
+		}
+		if len(p.Hot) != 1 || string(p.Hot[0].Row) != "user0500" || p.Hot[0].Writes != 0 {
+			t.Fatalf("hot: %+v", p.Hot)
+		}
+		inBuckets, named = inBuckets+p.Buckets[at].Reads, named+p.Hot[0].Reads
 	}
-	p := tablet.Take()
-	check(t, p.Buckets, "", "")
-	at := slices.IndexFunc(p.Buckets, func(b Bucket) bool { return string(b.End) == "user0500" })
-	if at < 0 || p.Buckets[at].Reads < 10_000 || p.Buckets[at].Reads > 20_000 || !bytes.Equal(p.Buckets[at].Start, Below([]byte("user0500"))) {
-		t.Errorf("bucket %d of %+v", at, p.Buckets)
-	}
-	if len(p.Hot) != 1 || string(p.Hot[0].Row) != "user0500" || p.Hot[0].Reads < 10_000 || p.Hot[0].Writes != 0 {
-		t.Errorf("hot: %+v", p.Hot)
+	for _, sum := range []int64{inBuckets, named} {
+		if mean := sum / tablets; mean < hotReads*9/10 || mean > hotReads*11/10 {
+			t.Errorf("%d reads of the row on average, want about %d", mean, hotReads)
+		}
 	}
 }
 

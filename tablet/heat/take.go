@@ -91,7 +91,7 @@ func pointsOf(reads, writes []sample) []point {
 }
 
 // cut divides the tablet at rows, so that each bucket has about bucketShare of the weight. A row with more has a bucket of
-// its own, and so has each of a few rows.
+// its own, and so has each of a few rows, with the rows before it if none of them was sampled.
 func (t *Tablet) cut(points []point) []Bucket {
 	total := 0.0
 	for i := range points {
@@ -107,7 +107,7 @@ func (t *Tablet) cut(points []point) []Bucket {
 	for i := range points {
 		p := &points[i]
 		heavy := few || p.weight >= total*bucketShare
-		if heavy && weight > 0 {
+		if heavy && (weight > 0 || !few) {
 			end(Below(p.row))
 		}
 		if weight += p.weight; heavy || weight >= total*bucketShare {
