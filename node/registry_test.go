@@ -93,7 +93,7 @@ func TestRegistry(t *testing.T) {
 	}
 	raw, err := answer()
 	if err != nil || bytes.Contains(raw, []byte("PRIVATE KEY")) || bytes.Contains(raw, secret[:100]) || !bytes.Contains(raw, []byte("there")) {
-		t.Errorf("the answer for a user who may monitor the cluster: %q, %v", raw, err)
+		t.Errorf("the answer for a user with the right to monitor the cluster: %q, %v", raw, err)
 	}
 	there.stop(0)
 	for end := time.Now().Add(40 * time.Second); ; time.Sleep(200 * time.Millisecond) {

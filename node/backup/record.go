@@ -157,13 +157,9 @@ func (r *Record) decodeReplay(d *wire.Decoder, n int) {
 
 // DecodeRecord decodes what Encode returned.
 func DecodeRecord(b []byte) (*Record, error) {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return nil, fmt.Errorf("record of a backup: %d of %d bytes are a message: %v", n, len(b), err)
-	}
-	d := wire.NewDecoder(b)
-	n := d.Array()
-	if v := d.Uint(); d.Err() == nil && (v != recordVersion || n < recordValues) {
-		return nil, fmt.Errorf("record of a backup: %d values of version %d, want at least %d of version %d", n, v, recordValues, recordVersion)
+	d, more, err := wire.BeginRecord(b, "record of a backup", recordVersion, recordValues)
+	if err != nil {
+		return nil, err
 	}
 	r := &Record{State: State(d.Uint())}
 	for _, t := range []*time.Time{&r.Created, &r.Ended, &r.Expires} {
@@ -179,7 +175,7 @@ func DecodeRecord(b []byte) (*Record, error) {
 	if !d.IsNil() {
 		r.Manifest = blobfs.DecodeHandle(&d)
 	}
-	r.decodeReplay(&d, n)
+	r.decodeReplay(&d, recordValues+more)
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("record of a backup: %w", err)
 	}

@@ -123,13 +123,9 @@ func (s *Schedule) decodeTables(d *wire.Decoder) {
 
 // DecodeSchedule decodes what Encode returned.
 func DecodeSchedule(b []byte) (*Schedule, error) {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return nil, fmt.Errorf("schedule of backups: %d of %d bytes are a message: %v", n, len(b), err)
-	}
-	d := wire.NewDecoder(b)
-	n := d.Array()
-	if v := d.Uint(); d.Err() == nil && (v != scheduleVersion || n < scheduleValues) {
-		return nil, fmt.Errorf("schedule of backups: %d values of version %d, want at least %d of version %d", n, v, scheduleValues, scheduleVersion)
+	d, more, err := wire.BeginRecord(b, "schedule of backups", scheduleVersion, scheduleValues)
+	if err != nil {
+		return nil, err
 	}
 	ms := func() time.Duration { return time.Duration(d.Int()) * time.Millisecond }
 	s := &Schedule{Created: time.UnixMilli(d.Int()), By: d.Str(), Every: ms(), Keep: ms(), First: time.UnixMilli(d.Int())}
@@ -138,7 +134,7 @@ func DecodeSchedule(b []byte) (*Schedule, error) {
 	}
 	s.LastID, s.Error = d.Str(), d.Str()
 	s.decodeTables(&d)
-	for range n - scheduleValues {
+	for range more {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {

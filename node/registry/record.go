@@ -45,13 +45,9 @@ func (r *record) encode() []byte {
 }
 
 func decodeRecord(b []byte) (*record, error) {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return nil, fmt.Errorf("record of a cluster: %d of %d bytes are a message: %v", n, len(b), err)
-	}
-	d := wire.NewDecoder(b)
-	n := d.Array()
-	if v := d.Int(); d.Err() == nil && (v != recordVersion || n < recordValues) {
-		return nil, fmt.Errorf("record of a cluster: %d values of version %d, want at least %d of version %d", n, v, recordValues, recordVersion)
+	d, more, err := wire.BeginRecord(b, "record of a cluster", recordVersion, recordValues)
+	if err != nil {
+		return nil, err
 	}
 	r := &record{}
 	for range d.ArrayMax(api.ClusterAddrsMax) {
@@ -59,7 +55,7 @@ func decodeRecord(b []byte) (*record, error) {
 	}
 	r.secret = append([]byte(nil), d.Bytes()...)
 	r.console, r.id, r.by = d.Str(), d.Str(), d.Str()
-	for range n - recordValues {
+	for range more {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {

@@ -32,6 +32,8 @@ const (
 	askTimeout = 6 * time.Second
 	// answerBytesMax bounds an answer of another cluster. That of a thousand nodes about their disks is shorter.
 	answerBytesMax = 16 << 20
+	// idBytesMax bounds the id of another cluster.
+	idBytesMax = 64
 	// problemBytesMax bounds a text of another cluster.
 	problemBytesMax = 500
 )
@@ -117,6 +119,9 @@ func (s *Service) check(ctx context.Context, r *api.AddClusterRequest) (id strin
 	st, err := c.Status(ctx)
 	if err != nil {
 		return "", refused(err)
+	}
+	if len(st.Cluster) > idBytesMax {
+		return "", refused(fmt.Errorf("its id has %d bytes, at most %d", len(st.Cluster), idBytesMax))
 	}
 	if st.Cluster == s.ClusterID() {
 		return "", rpc.Errorf(rpc.CodeBadRequest, "%s are nodes of this cluster", strings.Join(r.Addrs, ","))
@@ -248,7 +253,7 @@ func describe(ctx context.Context, c *client.Client, rec *record, x *api.Cluster
 		return err
 	}
 	if st.Cluster != rec.id {
-		return fmt.Errorf("cluster %s answers at these addresses, and was %s when it was added: remove it, and add it again", st.Cluster, rec.id)
+		return fmt.Errorf("cluster %.64q answers at these addresses, and was %s when it was added: remove it, and add it again", st.Cluster, rec.id)
 	}
 	whole := health.Of(ctx, c)
 	state, sentence := health.State(st, whole)
@@ -259,7 +264,8 @@ func describe(ctx context.Context, c *client.Client, rec *record, x *api.Cluster
 		x.Tablets = *whole.Tablets
 	}
 	if sp := whole.Space; sp != nil {
-		x.DiskBytes, x.DiskFree = sp.Total, sp.Free
+		x.DiskBytes = max(sp.Total, 0)
+		x.DiskFree = min(max(sp.Free, 0), x.DiskBytes)
 	}
 	for _, p := range whole.Problems() {
 		if len(x.Problems) == api.ClusterProblemsMax {

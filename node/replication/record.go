@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -62,27 +61,14 @@ func decodeTexts(d *wire.Decoder, most int) (texts []string) {
 	return texts
 }
 
-// begin begins to decode a file of a version and at least so many values.
-func begin(b []byte, what string, version int64, values int) (d wire.Decoder, n int, err error) {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return d, 0, fmt.Errorf("%s: %d of %d bytes are a message: %v", what, n, len(b), err)
-	}
-	d = wire.NewDecoder(b)
-	n = d.Array()
-	if v := d.Int(); d.Err() == nil && (v != version || n < values) {
-		return d, 0, fmt.Errorf("%s: %d values of version %d, want at least %d of version %d", what, n, v, values, version)
-	}
-	return d, n, nil
-}
-
 func decodeRecord(b []byte) (*record, error) {
-	d, n, err := begin(b, "record of a replication", recordVersion, recordValues)
+	d, more, err := wire.BeginRecord(b, "record of a replication", recordVersion, recordValues)
 	if err != nil {
 		return nil, err
 	}
 	r := &record{addrs: decodeTexts(&d, api.ReplicationAddrsMax), secret: append([]byte(nil), d.Bytes()...), tables: decodeTexts(&d, api.ReplicationTablesMax)}
 	r.paused, r.rate, r.by = d.Bool(), d.Int(), d.Str()
-	for range n - recordValues {
+	for range more {
 		d.Skip()
 	}
 	return r, d.Err()
@@ -120,12 +106,12 @@ func (s *state) encode() []byte {
 }
 
 func decodeState(b []byte) (*state, error) {
-	d, n, err := begin(b, "progress of a replication", stateVersion, stateValues)
+	d, more, err := wire.BeginRecord(b, "progress of a replication", stateVersion, stateValues)
 	if err != nil {
 		return nil, err
 	}
 	s := &state{copied: d.Bool(), row: append([]byte(nil), d.Bytes()...), token: d.Str(), source: d.Uint(), saved: time.UnixMicro(d.Int())}
-	for range n - stateValues {
+	for range more {
 		d.Skip()
 	}
 	return s, d.Err()

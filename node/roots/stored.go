@@ -55,20 +55,16 @@ func (f *StoredFile) Encode() []byte {
 
 // DecodeStored decodes the content of a file.
 func DecodeStored(b []byte) (f StoredFile, err error) {
-	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return f, fmt.Errorf("blob file: %d of %d bytes are a message: %v", n, len(b), err)
-	}
-	d := wire.NewDecoder(b)
-	n := d.Array()
-	if v := d.Uint(); d.Err() == nil && (v != storedVersion || n < storedValues) {
-		return f, fmt.Errorf("blob file: %d values of version %d, want at least %d of version %d", n, v, storedValues, storedVersion)
+	d, more, err := wire.BeginRecord(b, "blob file", storedVersion, storedValues)
+	if err != nil {
+		return f, err
 	}
 	f.Name, f.Created = d.Str(), time.UnixMilli(d.Int())
 	f.Handle = blobfs.DecodeHandle(&d)
-	if n > storedValues {
+	if more > 0 {
 		f.Staged = d.Bool()
 	}
-	for range n - storedValues - 1 {
+	for range more - 1 {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {

@@ -38,7 +38,7 @@ this cluster must reach. It must answer.
 --token" there), or a certificate with its key. Its user needs the right monitor on
 that cluster; with the right read, tablets that are not served are shown as well. The
 credential is kept in this cluster's lock service, where its users cannot read it.
-Users who may monitor this cluster see the health of the other one.`
+Users with the right to monitor this cluster see the health of the other one.`
 
 func addClusterCommand(a *cli.App) *cobra.Command {
 	spec, file := client.ClusterSpec{}, ""
