@@ -170,15 +170,22 @@ func TestAggregateRecovery(t *testing.T) {
 }
 
 // TestAggregateReassigned (T15): a server that loads the tablet of a dead one from its files and the sorted runs of its log folds each
-// operand once, also if a piece of the log was sorted twice.
+// operand once, also if a piece of the log was sorted twice, wherever a memtable is full.
 func TestAggregateReassigned(t *testing.T) {
+	cfg := Config{CompactionBytesPerSecond: -1, MemtableBytes: 4 << 10}
+	for _, column := range []string{"q", strings.Repeat("q", 4<<10)} { // a long one fills a memtable
+		aggregateReassigned(t, cfg, column)
+	}
+}
+
+func aggregateReassigned(t *testing.T, cfg Config, column string) {
 	for schedule := range 3 * 3 * 3 * 3 {
-		c := newCluster(t, Config{CompactionBytesPerSecond: -1}, 1, "f:aggregate=sum")
+		c := newCluster(t, cfg, 1, "f:aggregate=sum")
 		s, sum := c.servers[0], int64(0)
 		var runs []sortedrun.Run // of all dead servers: recovered entries may not be in files yet
 		for i, left := 0, schedule; i < 4; i, left = i+1, left/3 {
 			sum += int64(1) << i
-			if _, err := applySync(s.Server, "row", table.Add("f", []byte("q"), 7, 1<<i)); err != nil {
+			if _, err := applySync(s.Server, "row", table.Add("f", []byte(column), 7, 1<<i)); err != nil {
 				t.Fatal(err)
 			}
 			switch left % 3 {
@@ -194,8 +201,8 @@ func TestAggregateReassigned(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, want := fmt.Sprint(c.read("row")), "[f:q@7="+string(table.Integer(sum))+"]"; got != want {
-				t.Fatalf("schedule %d, after operand %d: got %q, want %q", schedule, i, got, want)
+			if got, want := fmt.Sprint(c.read("row")), "[f:"+column+"@7="+string(table.Integer(sum))+"]"; got != want {
+				t.Fatalf("schedule %d, column of %d bytes, after operand %d: got %q, want %q", schedule, len(column), i, got, want)
 			}
 		}
 	}

@@ -129,18 +129,16 @@ func (r *recovery) run(ctx context.Context) error {
 
 // fill adds the entries to memtables until all are added or they do not fit.
 func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fits bool, err error) {
-	s := r.server
-	var m merge
-	m.reset(sources)
-	n := 0
-	for m.first(); m.valid(); m.next() {
+	s, n := r.server, 0
+	all := distinctOf(sources) // a memtable would not know what the one before it has
+	for ok := all.First(); ok; ok = all.Next() {
 		if len(mems) == 0 || mems[len(mems)-1].Bytes() > s.cfg.MemtableBytes {
 			mems = append(mems, newMem(s.writeMemory))
 		}
 		last := mems[len(mems)-1]
-		if time, first, ok := logbody.RecordKey(m.key()); ok {
-			last.changes.Add(changes.Record{First: first, Time: time, Body: m.value()})
-		} else if _, err := last.Add(m.key(), m.value()); err != nil {
+		if time, first, ok := logbody.RecordKey(all.Key()); ok {
+			last.changes.Add(changes.Record{First: first, Time: time, Body: all.Value()})
+		} else if _, err := last.Add(all.Key(), all.Value()); err != nil {
 			return mems, false, err
 		}
 		last.count()
@@ -151,7 +149,7 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 			return mems, false, context.Cause(ctx)
 		}
 	}
-	return mems, true, m.err
+	return mems, true, all.Err()
 }
 
 // freeze queues mems to be written out. They hold the rows in order, not the sequence numbers, so
@@ -218,9 +216,7 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 		return errUnloaded
 	}
 	defer v.release()
-	all := &distinct{}
-	all.merge.reset(sources)
-	split := &recordSplitter{source: all, update: newChangeUpdate(ctx, t, v)}
+	split := &recordSplitter{source: distinctOf(sources), update: newChangeUpdate(ctx, t, v)}
 	files, err := t.minor.writeFiles(ctx, v, []source{split}, 0, nil)
 	if err == nil {
 		if err = split.finish(); err != nil {

@@ -273,10 +273,16 @@ func (n *newer) Err() error {
 	return n.source.Err()
 }
 
-// distinct merges sources and returns duplicate entries once.
+// distinct merges sources and returns duplicate entries once. Sorted runs have some: a piece of a log may be sorted twice.
 type distinct struct {
 	merge merge
 	last  []byte
+}
+
+func distinctOf(sources []source) *distinct {
+	d := &distinct{}
+	d.merge.reset(sources)
+	return d
 }
 
 func (d *distinct) First() bool { d.merge.first(); return d.merge.valid() }
