@@ -240,7 +240,7 @@
 //	    the last deletion that covers them, whatever compactions have run. Folding is associative and
 //	    commutative, and files of a group divide a row's operands by sequence number (T5).
 //	T15. An operand is folded once. Every entry is in one memtable or file of a view, and recovery adds none at
-//	    or below the redo point.
+//	    or below the redo point, and one that several sorted runs have once.
 //	T16. A column has either cells or operands. Writes of the other kind are rejected, and such an entry is corrupt.
 //	T17. Garbage collection counts timestamps, not operands.
 //	T18. A mutation with an idempotency token is made only if its row has no cell of the token within tokenKept, and
