@@ -151,7 +151,7 @@ func TestErrorsOfDataAreTyped(t *testing.T) {
 func TestGetAllKeepsOrderAndHalvesBatches(t *testing.T) {
 	f := newFake(t)
 	ctx := t.Context()
-	tb := f.open(Config{BatchRows: 30}).Table("t")
+	tb := f.open(Config{BatchRows: 30, BatchesInFlight: 1}).Table("t")
 	var keys []string
 	for i := range 100 {
 		keys = append(keys, fmt.Sprintf("r%03d", i))
@@ -161,6 +161,9 @@ func TestGetAllKeepsOrderAndHalvesBatches(t *testing.T) {
 	}
 	rows, err := tb.GetAll(ctx, keys) // the fake returns at most 7 rows
 	check(t, err)
+	if n, want := f.count(f.requests, api.MethodReadRows), 2+3*5+2; n != want { // 30 and 15 rows, which are too many, then 7 at most
+		t.Errorf("%d requests, want %d", n, want)
+	}
 	for i, row := range rows {
 		if i%3 == 0 && row != nil || i%3 > 0 && (row == nil || string(row.Cells[0].Value) != keys[i]) {
 			t.Errorf("row %d is %v", i, values(row))

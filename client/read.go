@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -94,8 +95,9 @@ func (t *Table) GetAll(ctx context.Context, rows []string, opts ...ReadOption) (
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	b := reads{table: t, rows: rows, found: make([]*table.Row, len(rows)), filter: encodeFilter(o.filter()), rowBytes: o.rowBytes}
+	b := &reads{table: t, rows: rows, found: make([]*table.Row, len(rows)), filter: encodeFilter(o.filter()), rowBytes: o.rowBytes}
 	size := min(t.client.cfg.BatchRows, getRows)
+	b.most.Store(int64(size))
 	senders := newSenders(t.client.cfg.BatchesInFlight)
 	start := func(todo []int) {
 		senders.start(func() {
@@ -133,6 +135,8 @@ type reads struct {
 	filter []byte
 	// rowBytes bounds each row; 0: no bound
 	rowBytes int64
+	// most is the number of rows that are read at once.
+	most atomic.Int64
 }
 
 func (b *reads) row(i int) []byte { return []byte(b.rows[i]) }
@@ -173,9 +177,35 @@ func (b *reads) read(ctx context.Context, todo []int) error {
 	}
 }
 
-// send reads a group. If its rows do not fit into one response, it halves the group. The decision
+// send reads a group. If its rows do not fit into one response, it reads half as many at once, and so does the rest of the GetAll. The decision
 // has no error if all rows were read.
 func (b *reads) send(ctx context.Context, r *router, g *group) decision {
+	for left := g.items; len(left) > 0; {
+		n := min(len(left), int(b.most.Load()))
+		misrouted, err := b.sendPart(ctx, r, &group{to: g.to, items: left[:n]})
+		var limit *table.LimitError
+		switch {
+		case misrouted.relocate:
+			return misrouted
+		case errors.As(err, &limit) && limit.What == api.ResultBytes && n > 1:
+			b.fewer(n / 2)
+		case err != nil:
+			return decision{err: err}
+		default:
+			left = left[n:]
+		}
+	}
+	return decision{}
+}
+
+// fewer makes n the number of rows that are read at once, unless it is lower.
+func (b *reads) fewer(n int) {
+	for most := b.most.Load(); int64(n) < most && !b.most.CompareAndSwap(most, int64(n)); most = b.most.Load() {
+	}
+}
+
+// sendPart reads a group by one call. If it was misrouted, the decision is to locate its rows again.
+func (b *reads) sendPart(ctx context.Context, r *router, g *group) (decision, error) {
 	req := api.ReadRowsRequest{TableOptions: api.TableOptions{View: b.table.view}, Table: b.table.name, Rows: make([][]byte, len(g.items)), Filter: b.filter, RowBytes: b.rowBytes}
 	for at, i := range g.items {
 		req.Rows[at] = b.row(i)
@@ -183,22 +213,11 @@ func (b *reads) send(ctx context.Context, r *router, g *group) decision {
 	k := call{method: api.MethodReadRows, table: b.table.name, row: req.Rows[0], id: &req.TableID, traceID: &req.TraceID, dest: g.to, safe: true, keep: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error { return b.decode(d, g.items) }
 	err := b.table.client.calls.do(ctx, &k)
-	var limit *table.LimitError
-	switch {
-	case err == nil:
-	case k.misrouted.relocate:
+	if err != nil && k.misrouted.relocate {
 		r.invalidate(g, broken, b.row)
-		return k.misrouted
-	case errors.As(err, &limit) && limit.What == api.ResultBytes && len(g.items) > 1:
-		half := len(g.items) / 2
-		for _, items := range [][]int{g.items[:half], g.items[half:]} {
-			if v := b.send(ctx, r, &group{to: g.to, items: items}); v.err != nil {
-				return v
-			}
-		}
-		return decision{}
+		return k.misrouted, err
 	}
-	return decision{err: err}
+	return decision{}, err
 }
 
 // decode decodes an array with a row or nil for each item.

@@ -29,7 +29,7 @@ const (
 	// in togetherShare must succeed.
 	togetherTimes, togetherShare = 6, 50
 	hostileShare                 = 4               // divides the hostile clients when all loads run together, so that the others make progress
-	patience                     = 3 * time.Minute // time for the minimum of a load
+	patience                     = time.Minute // time for the minimum of a load
 )
 
 // errWrong means that data differs from what was written.
