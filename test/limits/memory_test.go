@@ -28,7 +28,7 @@ const (
 	// togetherTimes multiplies the duration of loads that run together. Of each of these only one
 	// in togetherShare must succeed.
 	togetherTimes, togetherShare = 6, 50
-	hostileShare                 = 4               // divides the hostile clients when all loads run together, so that the others make progress
+	hostileShare                 = 4           // divides the hostile clients when all loads run together, so that the others make progress
 	patience                     = time.Minute // time for the minimum of a load
 )
 
