@@ -24,12 +24,15 @@ const (
 // benchNode returns clients of a node whose table has benchRows rows: of the API without a client library, and of the node's own protocol.
 func benchNode(b *testing.B) (bigtablepb.BigtableClient, *client.Table) {
 	b.Helper()
+	conn, t := benchConn(b)
+	return bigtablepb.NewBigtableClient(conn), t
+}
+
+// benchConn is benchNode, with a connection for the API.
+func benchConn(b *testing.B) (*grpc.ClientConn, *client.Table) {
+	b.Helper()
 	n := startNode(b)
-	conn, err := grpc.NewClient(n.BigtableAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = conn.Close() })
+	conn := connect(b, n.BigtableAddr())
 	c, err := client.Open(b.Context(), n.RPCAddr(), client.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -46,7 +49,17 @@ func benchNode(b *testing.B) (bigtablepb.BigtableClient, *client.Table) {
 	if err := t.ApplyAll(b.Context(), rows); err != nil {
 		b.Fatal(err)
 	}
-	return bigtablepb.NewBigtableClient(conn), t
+	return conn, t
+}
+
+func connect(b *testing.B, addr string) *grpc.ClientConn {
+	b.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func benchKey(i int) string { return fmt.Sprintf("row%08d", i%benchRows) }
@@ -82,28 +95,29 @@ func BenchmarkPoints(b *testing.B) {
 			return err
 		},
 		"MutateRow": func(ctx context.Context, i int) error {
-			set := &bigtablepb.Mutation_SetCell{FamilyName: "f", ColumnQualifier: []byte("q"), TimestampMicros: 1000, Value: make([]byte, benchValue)}
-			_, err := c.MutateRow(ctx, &bigtablepb.MutateRowRequest{TableName: tableName, RowKey: []byte(benchKey(i)),
-				Mutations: []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: set}}}})
+			_, err := c.MutateRow(ctx, &bigtablepb.MutateRowRequest{TableName: tableName, RowKey: []byte(benchKey(i)), Mutations: benchMutation()})
 			return err
 		},
 		"Apply": func(ctx context.Context, i int) error {
 			return t.Apply(ctx, client.NewRowMutation(benchKey(i)).SetAt("f:q", 1000, make([]byte, benchValue)))
 		},
 	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetParallelism(32)
-			b.RunParallel(func(pb *testing.PB) {
-				for i := 0; pb.Next(); i += 7919 {
-					if err := call(b.Context(), i); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		})
+		b.Run(name, func(b *testing.B) { benchPoints(b, call) })
 	}
+}
+
+// benchPoints measures calls from 64 callers.
+func benchPoints(b *testing.B, call func(ctx context.Context, i int) error) {
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i += 7919 {
+			if err := call(b.Context(), i); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }
 
 // BenchmarkScans compares scans of all rows by the API with those by the node's own protocol.
@@ -119,16 +133,19 @@ func BenchmarkScans(b *testing.B) {
 			return rows, s.Close()
 		},
 	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if rows, err := scan(b.Context()); err != nil || rows != benchRows {
-					b.Fatalf("%d rows, %v, want %d", rows, err, benchRows)
-				}
-			}
-			b.ReportMetric(float64(benchRows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
+		b.Run(name, func(b *testing.B) { benchScans(b, scan) })
 	}
+}
+
+// benchScans measures scans of all rows, one after another.
+func benchScans(b *testing.B, scan func(ctx context.Context) (int, error)) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if rows, err := scan(b.Context()); err != nil || rows != benchRows {
+			b.Fatalf("%d rows, %v, want %d", rows, err, benchRows)
+		}
+	}
+	b.ReportMetric(float64(benchRows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
 // rawSession is a session of a client without a library.
@@ -186,9 +203,8 @@ func BenchmarkSessions(b *testing.B) {
 			return &bigtablepb.TableRequest{Payload: &bigtablepb.TableRequest_ReadRow{ReadRow: &bigtablepb.SessionReadRowRequest{Key: []byte(benchKey(i))}}}
 		},
 		"mutate_row": func(i int) *bigtablepb.TableRequest {
-			set := &bigtablepb.Mutation_SetCell{FamilyName: "f", ColumnQualifier: []byte("q"), TimestampMicros: 1000, Value: make([]byte, benchValue)}
 			return &bigtablepb.TableRequest{Payload: &bigtablepb.TableRequest_MutateRow{MutateRow: &bigtablepb.SessionMutateRowRequest{Key: []byte(benchKey(i)),
-				Mutations: []*bigtablepb.Mutation{{Mutation: &bigtablepb.Mutation_SetCell_{SetCell: set}}}}}}
+				Mutations: benchMutation()}}}
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -203,7 +203,7 @@ func serverOf(c grpc.ClientConnInterface) *server {
 }
 
 // startEmulator starts the public emulator in this process.
-func startEmulator(t *testing.T) *server {
+func startEmulator(t testing.TB) *server {
 	t.Helper()
 	emulator, err := bttest.NewServer("127.0.0.1:0")
 	if err != nil {
