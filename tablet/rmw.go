@@ -185,6 +185,9 @@ func (as For) applyOnce(t *Tablet, rm *table.RowMutation, done func(timestamp in
 
 // findToken reports whether the row of rm has the cell of its token, and the timestamp of the cell. The row's latch is held.
 func (as For) findToken(t *Tablet, rm *table.RowMutation) (made int64, there bool, err error) {
+	if planted.On(planted.TokenIgnored) {
+		return 0, false, nil
+	}
 	r := readerPool.Get().(*reader)
 	defer r.release()
 	r.beginLatched(as)

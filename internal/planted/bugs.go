@@ -120,6 +120,8 @@ const (
 	// OperandDropped: a compaction keeps the last operand of a cell and drops the others. Breaks: the cell of
 	// an aggregate family is the fold of all acknowledged operands.
 	OperandDropped Bug = "operand-dropped"
+	// TokenIgnored: a mutation is made each time that it is sent, whatever its idempotency token. Breaks: a mutation with a token is made once.
+	TokenIgnored Bug = "token-ignored"
 	// ClockOnly: a newly loaded tablet assigns timestamps by the clock, regardless of those
 	// assigned before. Breaks: a later write has the later timestamp.
 	ClockOnly Bug = "clock-alone"
@@ -268,7 +270,7 @@ var all = []Bug{
 	VotersFrozen, FailingServerLightest, LoadBeforeSorted, LogsRemovedEarly, FormerMaster, MetadataUnchecked,
 	MetaOutcomeAssumed, LoadWithoutRuns, RecoveredTooSoon,
 
-	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, RedoBeforeChangeFile, OperandTwice, OperandDropped, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
+	DroppedTableServed, LogIDKept, ControlBehindLog, CompactionsStop, LeaseNotChecked, RedoTooFar, RedoBeforeChangeFile, OperandTwice, OperandDropped, TokenIgnored, ClockOnly, StampsRounded, DeletionsLast, VersionsReappear,
 	ClearNotSaved, SplitWithoutBounds, SplitLosesMemtable, SplitForgetsLog, SplitRowLost, MergeLosesMemtable, UnloadWhileWritten,
 	CheckWithoutLatch, SchemaNotChecked, FamilyReused, DeletionsDroppedEarly, FilterHidesDeletions, ChargeLeaked,
 	BlockedForEver, BackupUnshared, BackupUnflushed,

@@ -15,7 +15,8 @@
 //	SJ1. Operations on a row are linearizable (rows). This includes those of unknown outcome, which may take effect at any later time,
 //	     the creation and the drop of the row's table and families, rows that scans return or omit, and the reads in the end. A cleared range of rows is a
 //	     deletion of each of its rows, of each at a moment of its own, and a table that is undropped has what it had when it was dropped. The
-//	     cell of an aggregate family has each acknowledged operand once, and one of unknown outcome at most once. So an
+//	     cell of an aggregate family has each acknowledged operand once, and one of unknown outcome at most once. A write with an idempotency
+//	     token is one operation, however often it is sent. So an
 //	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty. Of two drops of
 //	     a table beside each other both may be acknowledged.
 //	SJ2. Server timestamps of a row grow, in the order in which its writes take effect (timestamps, rows).

@@ -106,7 +106,7 @@ func textOfChange(x workload.Change) string {
 	case workload.Append:
 		return "log " + x.Column + " " + lastEntry(x.Value)
 	case workload.Operand:
-		return fmt.Sprintf("operand %s %d%s", x.Column, x.N, at)
+		return fmt.Sprintf("operand %s %s%s", x.Column, workload.OperandText(x), at)
 	case workload.Set:
 		switch {
 		case workload.Counter(x.Column):

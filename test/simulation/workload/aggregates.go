@@ -1,17 +1,21 @@
 package workload
 
 import (
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/table/hll"
 )
 
 // aggregates are the aggregates of families. The name of such a family begins with that of its aggregate, and ends with the number of versions
 // that it keeps. Its only column is that of counters.
-var aggregates = [...]table.Aggregate{table.AggregateSum, table.AggregateMin, table.AggregateMax}
+var aggregates = [...]table.Aggregate{table.AggregateSum, table.AggregateMin, table.AggregateMax, table.AggregateHLL}
 
 // newAggregates returns up to two aggregate families of a table.
 func newAggregates(r *rand.Rand) (families []table.FamilySpec) {
@@ -68,8 +72,31 @@ func (c *rowClient) operand() int64 {
 	return n
 }
 
+// isSketch reports whether the cells of a family, or column, are sketches. These count what was added, so that they show an operand that is folded twice.
+func isSketch(family string) bool { return strings.HasPrefix(family, table.AggregateHLL.String()) }
+
+// sketchText returns a sketch as a history has it.
+func sketchText(sketch []byte) string { return "sketch " + hex.EncodeToString(sketch) }
+
+// sketchOf returns the sketch of an operand.
+func sketchOf(operand int64) []byte { return hll.AppendOne(nil, operand) }
+
+// OperandText returns an operand of a column as a change stream shows it.
+func OperandText(x Change) string {
+	switch {
+	case x.Value != "":
+		return x.Value
+	case isSketch(x.Column):
+		return sketchText(sketchOf(x.N))
+	}
+	return strconv.FormatInt(x.N, 10)
+}
+
 // Folded returns the value of a cell of an aggregate family after an operand; before is empty if there was none. Values are as Cell has them.
 func Folded(family, before string, operand int64) string {
+	if isSketch(family) {
+		return foldedSketch(before, operand)
+	}
 	if before == "" {
 		return strconv.FormatInt(operand, 10)
 	}
@@ -85,4 +112,16 @@ func Folded(family, before string, operand int64) string {
 		panic("BUG: an operand in the family " + family)
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+func foldedSketch(before string, operand int64) string {
+	var s hll.Sketch
+	if text, found := strings.CutPrefix(before, "sketch "); found {
+		sketch, err := hex.DecodeString(text)
+		if err = errors.Join(err, s.Merge(sketch)); err != nil {
+			return fmt.Sprintf("corrupt: %.40q: %v", before, err)
+		}
+	}
+	s.Add(operand)
+	return sketchText(s.Append(nil))
 }

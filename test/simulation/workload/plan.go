@@ -23,6 +23,7 @@ const (
 	Stamps      Feature = "stamps"     // timestamps that clients set, and several changes of a column
 	Aggregates  Feature = "aggregates" // families of sums, minima and maxima
 	Streams     Feature = "streams"    // change streams of tables
+	Tokens      Feature = "tokens"     // writes with idempotency tokens, which are sent several times
 	Scans       Feature = "scans"
 	Files       Feature = "files"
 	Locks       Feature = "locks"
@@ -77,6 +78,7 @@ var features = []struct {
 	{Clears, 50, 8, false},
 	{Aggregates, 50, 100, false},
 	{Streams, 50, 30, false},
+	{Tokens, 40, 60, false},
 }
 
 // Weighted is a feature that is on, with its weight among the operations.
@@ -139,6 +141,9 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 		// Both numbers are drawn even if the feature is off, so that one feature does not change
 		// the others.
 		on, weight := r.IntN(100) < f.percent, 1+r.IntN(2*f.weight)
+		if f.of == Tokens && p.Has(Clears) { // a token does not outlive the clearing of its row
+			on = false
+		}
 		if on && (secured || !f.needsUsers) {
 			p.Features = append(p.Features, Weighted{f.of, weight})
 		}

@@ -2,9 +2,11 @@ package workload
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
@@ -34,6 +36,8 @@ func (c *rowClient) do(ctx context.Context, f Feature) {
 		c.write(ctx, t, c.row(), c.stamped(t))
 	case Aggregates:
 		c.write(ctx, t, c.row(), c.operands(t))
+	case Tokens:
+		c.repeat(ctx, t)
 	case Batches:
 		c.batch(ctx, t)
 	case Checks:
@@ -114,6 +118,29 @@ func (c *rowClient) write(ctx context.Context, t *TablePlan, row string, changes
 		op.Bad = "the answer to a write has no timestamp"
 	}
 	return c.history.End(op, err)
+}
+
+// repeat writes a row with an idempotency token, several times: the changes are one operation. After a failure it ends, since a later
+// attempt might succeed. A table that is created again has no tokens of the one before it.
+func (c *rowClient) repeat(ctx context.Context, t *TablePlan) {
+	changes := c.sets(t, 2)
+	if c.plan.Has(Aggregates) {
+		changes = c.operands(t)
+	}
+	if t.Dropped {
+		c.write(ctx, t, c.row(), changes)
+		return
+	}
+	row, id := c.row(), binary.BigEndian.AppendUint64(nil, c.r.Uint64())
+	op := c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes})
+	m := c.history.mutation(row, changes).WithToken(id, time.Now())
+	op = c.history.End(op, c.db.Table(t.Name).Apply(ctx, m))
+	for n := c.r.IntN(4); n > 0 && op.Outcome != Failed; n-- {
+		c.pause(ctx, 2*time.Second)
+		if err := c.db.Table(t.Name).Apply(ctx, m); err == nil && op.Outcome == Unknown {
+			op = c.history.End(op, nil)
+		}
+	}
 }
 
 // batch writes several rows in one call, sometimes one twice; each mutation is an operation, and they are made in any order.

@@ -91,9 +91,12 @@ func (h *History) add(m *client.RowMutation, x Change) {
 			m.SetAt(x.Column, h.timestamp(x.At), contents(x.Value))
 		}
 	case Operand:
-		if at := h.timestamp(x.At); x.N%2 == 0 {
+		switch at := h.timestamp(x.At); {
+		case x.N%2 == 0:
 			m.AddInt(x.Column, at, x.N)
-		} else {
+		case isSketch(x.Column):
+			m.Merge(x.Column, at, sketchOf(x.N))
+		default:
 			m.Merge(x.Column, at, table.Integer(x.N))
 		}
 	case DeleteVersions:

@@ -178,11 +178,11 @@ func (h *History) change(m *table.Mutation) Change {
 	column := m.Family + ":" + string(m.Qualifier)
 	switch m.Op {
 	case table.OpSet:
-		return Change{Kind: Set, Column: column, Value: valueText(string(m.Qualifier), m.Value), At: h.stamp(m.Timestamp)}
+		return Change{Kind: Set, Column: column, Value: valueText(m.Family, string(m.Qualifier), m.Value), At: h.stamp(m.Timestamp)}
 	case table.OpAdd, table.OpMerge:
-		x := Change{Kind: Operand, Column: column, At: h.stamp(m.Timestamp)}
-		if len(m.Value) == 8 {
-			x.N = int64(binary.BigEndian.Uint64(m.Value))
+		x := Change{Kind: Operand, Column: column, At: h.stamp(m.Timestamp), Value: valueText(m.Family, counterQualifier, m.Value)}
+		if m.Op == table.OpAdd && isSketch(m.Family) {
+			x.Value = sketchText(sketchOf(int64(binary.BigEndian.Uint64(m.Value))))
 		}
 		return x
 	case table.OpDeleteFamily:

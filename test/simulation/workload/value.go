@@ -53,8 +53,10 @@ func Counter(column string) bool { return strings.HasSuffix(column, ":"+counterQ
 func IsLog(column string) bool { return strings.HasSuffix(column, ":"+logQualifier) }
 
 // valueText returns a value of a column as a history has it.
-func valueText(qualifier string, value []byte) string {
+func valueText(family, qualifier string, value []byte) string {
 	switch {
+	case isSketch(family) && qualifier == counterQualifier:
+		return sketchText(value)
 	case qualifier == counterQualifier && len(value) == 8:
 		return strconv.FormatInt(int64(binary.BigEndian.Uint64(value)), 10)
 	case qualifier == counterQualifier:
@@ -72,7 +74,7 @@ func (h *History) cells(row *table.Row) (cells []Cell) {
 	}
 	for i := range row.Cells {
 		c := &row.Cells[i]
-		column, text := client.ColumnName(c), valueText(string(c.Qualifier), c.Value)
+		column, text := client.ColumnName(c), valueText(c.Family, string(c.Qualifier), c.Value)
 		if n := len(cells); n > 0 && cells[n-1].Column == column {
 			cells[n-1].Values, cells[n-1].Stamps = append(cells[n-1].Values, text), append(cells[n-1].Stamps, h.stamp(c.Timestamp))
 			continue

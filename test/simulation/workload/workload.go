@@ -160,7 +160,7 @@ func (c *worker) do(all context.Context, f Feature) {
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	switch f {
-	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Aggregates, Scans:
+	case Reads, Writes, Batches, Checks, Counters, Appends, Deletes, Stamps, Aggregates, Tokens, Scans:
 		c.rows.do(ctx, f)
 	case Files, Locks, Ephemerals, Watches:
 		c.files.do(all, ctx, f)
