@@ -25,6 +25,9 @@ func serveDev(ctx context.Context, a *cli.App, c *config.Config, cfg node.Config
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		cfg.DataDirs = []string{dir}
 	}
+	if c.IsDefault("extent_size") {
+		cfg.ExtentBytes = devExtentBytes
+	}
 	return runNode(ctx, cfg, c.DrainTimeout(), func(ctx context.Context, n *node.Node) error {
 		if err := createSample(ctx, n.RPCAddr()); err != nil {
 			return fmt.Errorf("create the sample table: %w", err)

@@ -38,9 +38,9 @@ type devNode struct {
 const (
 	// devPortStep is the distance between the ports of consecutive nodes.
 	devPortStep = 10
-	// devExtentSize is the extent size. Each node preallocates about ten extents for logs, for which
+	// devExtentBytes is the extent size. Each node preallocates about ten extents for logs, for which
 	// the default of 64 MiB is too much here.
-	devExtentSize = "8MiB"
+	devExtentBytes = 8 << 20
 	// devVoterStable is the voter_stable of the nodes: short, since the user waits for the cluster.
 	devVoterStable = "1s"
 )
@@ -87,7 +87,7 @@ func devNodes(c *config.Config, dir string, count int) (nodes []*devNode, err er
 // devSettings returns the flags that all nodes share: the settings of this process that are not
 // defaults, and values that suit several nodes on one machine.
 func devSettings(c *config.Config, count int) (flags []string, err error) {
-	values := map[string]string{"extent_size": devExtentSize, "voter_stable": devVoterStable}
+	values := map[string]string{"extent_size": strconv.Itoa(devExtentBytes), "voter_stable": devVoterStable}
 	memory, err := node.DefaultMemory()
 	if err != nil {
 		return nil, err
