@@ -17,7 +17,7 @@ import (
 func TestAlive(t *testing.T) {
 	var stages []string
 	n, err := Start(context.Background(), Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20,
 		Waiting: func(what string) { stages = append(stages, what) },
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func startInternal(t *testing.T) (*Node, *client.Client) {
 	t.Helper()
 	n, err := Start(context.Background(), Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

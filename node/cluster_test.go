@@ -35,7 +35,7 @@ func newTestCluster(t testing.TB, n int) *testCluster {
 		}
 		f.addrs = append(f.addrs, addr)
 		f.cfgs = append(f.cfgs, node.Config{
-			DataDirs: []string{t.TempDir()}, Listen: f.addrs[i], Gossip: "127.0.0.1:0", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 8 << 20,
+			DataDirs: []string{t.TempDir()}, Listen: f.addrs[i], Gossip: "127.0.0.1:0", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 2 << 20,
 			Name: fmt.Sprintf("n%d", i+1), VoterStable: 2 * time.Second,
 		})
 		if testing.Verbose() {

@@ -35,7 +35,7 @@ func keyFile(t *testing.T, keys ...byte) string {
 
 func startEncrypted(dir string, e masterkeys.Source) (*node.Node, error) {
 	return node.Start(context.Background(), node.Config{
-		DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, Encryption: e,
+		DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20, Encryption: e,
 	})
 }
 
@@ -199,7 +199,7 @@ func TestMasterKeyCommandFails(t *testing.T) {
 	if _, err := verify.Folders(context.Background(), []string{t.TempDir()}, e, func(verify.Problem) {}); !errors.As(err, &bad) || !strings.Contains(err.Error(), `exit status 3: "no such vault"`) {
 		t.Errorf("check: %v", err)
 	}
-	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, Encryption: e}
+	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20, Encryption: e}
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg.Waiting = func(what string) {
 		if strings.Contains(what, "master keys") {

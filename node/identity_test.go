@@ -17,7 +17,7 @@ import (
 
 func startOn(dirs ...string) (*node.Node, error) {
 	return node.Start(context.Background(), node.Config{
-		DataDirs: dirs, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
+		DataDirs: dirs, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20,
 	})
 }
 

@@ -30,7 +30,7 @@ import (
 // that can be killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("STELE_TEST_NODE_DIR"); dir != "" {
-		cfg := node.Config{DataDirs: []string{dir}, Listen: os.Getenv("STELE_TEST_NODE_ADDR"), Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20}
+		cfg := node.Config{DataDirs: []string{dir}, Listen: os.Getenv("STELE_TEST_NODE_ADDR"), Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20}
 		if ports := os.Getenv("STELE_TEST_NODE_PORTS"); ports != "" { // of gossip and HTTP
 			fmt.Sscan(ports, &cfg.Gossip, &cfg.HTTP)
 			cfg.Security = os.Getenv("STELE_TEST_NODE_SECURITY")

@@ -21,7 +21,7 @@ import (
 func oneNode(t *testing.T) (*Node, *rpc.Conn) {
 	t.Helper()
 	ctx := context.Background()
-	n, err := Start(ctx, Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20})
+	n, err := Start(ctx, Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

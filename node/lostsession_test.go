@@ -15,7 +15,7 @@ func TestSessionLostInTheStart(t *testing.T) {
 	var n *Node
 	lost := false
 	n, err := prepare(Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20,
 		Waiting: func(stage string) {
 			if stage != "the block store" || lost {
 				return

@@ -50,7 +50,7 @@ func promtool(t *testing.T, what string, page []byte) {
 func metricsOfNode(t *testing.T) []byte {
 	t.Helper()
 	n, err := Start(t.Context(), Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

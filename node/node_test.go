@@ -13,7 +13,7 @@ import (
 func start(t testing.TB, dir string) *node.Node {
 	t.Helper()
 	n, err := node.Start(context.Background(), node.Config{
-		DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "127.0.0.1:0", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "127.0.0.1:0", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

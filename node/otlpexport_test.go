@@ -20,7 +20,7 @@ func TestOTLPEndpoint(t *testing.T) {
 	defer collector.Close()
 	ctx := within(t, 60*time.Second)
 	n, err := node.Start(ctx, node.Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20, TraceSample: 1, OTLPEndpoint: collector.URL,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20, TraceSample: 1, OTLPEndpoint: collector.URL,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,10 +19,13 @@ import (
 )
 
 // form starts n nodes that form one cluster, of three voters.
-func form(t *testing.T, n int) *testCluster {
+func form(t *testing.T, n int, changes ...func(*node.Config)) *testCluster {
 	f := newTestCluster(t, n)
 	for i := range f.cfgs {
 		f.cfgs[i].Expect, f.cfgs[i].Join = n, f.addrs[:2]
+		for _, change := range changes {
+			change(&f.cfgs[i])
+		}
 	}
 	f.startAll()
 	f.await(0, "three voters", votersAlive(3))

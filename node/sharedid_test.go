@@ -211,7 +211,7 @@ func TestTabletsWithTheSameID(t *testing.T) {
 func openFolder(t *testing.T, dir string) (*Node, *client.Client, func()) {
 	t.Helper()
 	ctx := context.Background()
-	n, err := Start(ctx, Config{DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20})
+	n, err := Start(ctx, Config{DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestMetadataKeepsSplits(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
 	open := func() (*Node, *client.Client, func()) {
-		n, err := Start(ctx, Config{DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20})
+		n, err := Start(ctx, Config{DataDirs: []string{dir}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}

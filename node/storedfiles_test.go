@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -73,7 +74,7 @@ func statBlob(t *testing.T, c *client.Client, id string, deep bool) *client.Blob
 // away and with a byte flipped on another.
 func TestPeoplesBlobs(t *testing.T) {
 	t.Parallel()
-	f := form(t, 3)
+	f := form(t, 3, func(cfg *node.Config) { cfg.ExtentBytes = 8 << 20 }) // each file has one extent
 	ctx := context.Background()
 	c := f.client(0)
 	long := someBytes(1, 5<<20+12345)

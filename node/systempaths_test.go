@@ -33,7 +33,7 @@ func TestDocHasSystemPaths(t *testing.T) {
 // Clients may not change what nodes keep in the lock service. A client that identifies itself as a node may.
 func TestSystemFiles(t *testing.T) {
 	n, err := Start(context.Background(), Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 256 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

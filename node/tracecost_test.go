@@ -25,7 +25,7 @@ func processorTime(b *testing.B) time.Duration {
 // tracedTable starts a node that traces one request of so many, with rows in a table in SSTables, and returns the table.
 func tracedTable(b *testing.B, traceSample int) *client.Table {
 	ctx := context.Background()
-	n, err := node.Start(ctx, node.Config{DataDirs: []string{b.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20, TraceSample: traceSample})
+	n, err := node.Start(ctx, node.Config{DataDirs: []string{b.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20, TraceSample: traceSample})
 	if err != nil {
 		b.Fatal(err)
 	}

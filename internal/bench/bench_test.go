@@ -26,7 +26,7 @@ func startNode(t testing.TB, cfg Config) *client.Client {
 func startNodeBehind(t testing.TB, cfg Config, dial func(context.Context, string) (net.Conn, error)) *client.Client {
 	t.Helper()
 	n, err := node.Start(context.Background(), node.Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

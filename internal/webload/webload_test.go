@@ -73,7 +73,7 @@ func writeSite(t testing.TB, dir string, n int) (anchors int64) {
 func startNode(t testing.TB) string {
 	t.Helper()
 	n, err := node.Start(context.Background(), node.Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: l.Addr().String(), MemoryBytes: 512 << 20, ExtentBytes: 4 << 20}
+	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: l.Addr().String(), MemoryBytes: 512 << 20, ExtentBytes: 1 << 20}
 	if n, err := node.Start(t.Context(), cfg); err == nil {
 		t.Errorf("node %s started", n.ID())
 	}
@@ -34,7 +34,7 @@ func TestPortInUse(t *testing.T) {
 
 // TestCloseDuringCalls: a node closes while clients read and hold connections. Their calls fail, and no acknowledged write is lost.
 func TestCloseDuringCalls(t *testing.T) {
-	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: "127.0.0.1:0", MemoryBytes: 512 << 20, ExtentBytes: 4 << 20}
+	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: "127.0.0.1:0", MemoryBytes: 512 << 20, ExtentBytes: 1 << 20}
 	start := func() (*node.Node, bigtablepb.BigtableClient) {
 		n, err := node.Start(t.Context(), cfg)
 		if err != nil {

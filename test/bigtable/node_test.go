@@ -21,7 +21,7 @@ const (
 func startNode(t testing.TB) *node.Node {
 	t.Helper()
 	n, err := node.Start(t.Context(), node.Config{
-		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: "127.0.0.1:0", BigtableSessions: true, MemoryBytes: 512 << 20, ExtentBytes: 4 << 20,
+		DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: "127.0.0.1:0", BigtableSessions: true, MemoryBytes: 512 << 20, ExtentBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)

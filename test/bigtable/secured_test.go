@@ -86,7 +86,7 @@ func startSecured(t *testing.T) *secured {
 func (s *secured) start(cfg node.Config) {
 	s.t.Helper()
 	cfg.Listen, cfg.Gossip, cfg.HTTP, cfg.Bigtable = "127.0.0.1:0", "127.0.0.1:0", "off", "127.0.0.1:0"
-	cfg.MemoryBytes, cfg.ExtentBytes = 512<<20, 4<<20
+	cfg.MemoryBytes, cfg.ExtentBytes = 512<<20, 1<<20
 	n, err := node.Start(s.t.Context(), cfg)
 	if err != nil {
 		s.t.Fatal(err)

@@ -111,7 +111,7 @@ func TestGoSessions(t *testing.T) {
 // TestGoSessionsRestart: a node with clients in sessions shuts down at once. When it is back, clients continue in sessions, and no write that
 // was acknowledged is lost.
 func TestGoSessionsRestart(t *testing.T) {
-	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: "127.0.0.1:0", BigtableSessions: true, MemoryBytes: 512 << 20, ExtentBytes: 4 << 20}
+	cfg := node.Config{DataDirs: []string{t.TempDir()}, Listen: "127.0.0.1:0", Gossip: "off", HTTP: "off", Bigtable: "127.0.0.1:0", BigtableSessions: true, MemoryBytes: 512 << 20, ExtentBytes: 1 << 20}
 	one, err := node.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

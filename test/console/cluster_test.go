@@ -57,7 +57,7 @@ func startSecured(t *testing.T, address string) *cluster {
 
 func (c *cluster) start(cfg node.Config, asAdmin client.Config) {
 	c.t.Helper()
-	cfg.Listen, cfg.Bigtable, cfg.MemoryBytes, cfg.ExtentBytes = "127.0.0.1:0", "off", 256<<20, 4<<20
+	cfg.Listen, cfg.Bigtable, cfg.MemoryBytes, cfg.ExtentBytes = "127.0.0.1:0", "off", 256<<20, 1<<20
 	var err error
 	if c.node, err = node.Start(c.t.Context(), cfg); err != nil {
 		c.t.Fatal(err)
