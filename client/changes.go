@@ -55,6 +55,7 @@ type Changes struct {
 	idle      int // positions without changes since the last change
 	divided   int // positions that were divided after they had been read
 	bytes     int64
+	rowsBytes int    // of the ends of ranges that were divided
 	families  uint64 // version of those of the last result
 
 	// The last result.
@@ -130,8 +131,11 @@ func (c *Changes) Drain(ctx context.Context, each func([]Change) error) error {
 }
 
 // Bound bounds the memory of the results of Next, in bytes, at least 1: a change that takes more is a *RowTooLargeError, after which
-// Next may be called with another bound.
+// Next may be called with another bound. A result with mutations that take 32 times the bound is not accepted.
 func (c *Changes) Bound(n int64) { c.bytes = max(n, 1) }
+
+// readChangesTimeout bounds one request, besides its wait. A node reads at most 16 MiB of change files for it.
+const readChangesTimeout = time.Minute
 
 // changesWait is how long a round over all positions waits for a change.
 const changesWait = time.Second
@@ -140,10 +144,21 @@ const changesWait = time.Second
 // Watermark may have risen. Errors: io.EOF after Until, ErrNoTable, api.ErrNoChangeStream, an *api.OutOfRangeError if changes from the position on
 // are not kept any more, and those of Table.Get. After an error, Next may be called again.
 func (c *Changes) Next(ctx context.Context) ([]Change, error) {
+	return c.next(ctx, 2)
+}
+
+// Poll is Next that does not wait: it returns none if there are none yet.
+func (c *Changes) Poll(ctx context.Context) ([]Change, error) {
+	c.idle = 0
+	return c.next(ctx, 1)
+}
+
+// next is Next in at most so many rounds over all positions, of which it waits in the second one.
+func (c *Changes) next(ctx context.Context, rounds int) ([]Change, error) {
 	if c.began == 0 {
 		c.began = time.Now().UnixMicro()
 	}
-	for round := 0; round < 2*len(c.positions); round++ {
+	for n := 0; n < rounds*len(c.positions); n++ {
 		if c.ended() {
 			return nil, io.EOF
 		}
@@ -207,16 +222,75 @@ func (c *Changes) read(ctx context.Context) ([]Change, error) {
 			req.Wait = max(changesWait/time.Duration(len(c.positions)), 10*time.Millisecond)
 		}
 	}
-	var result api.ChangesResult
+	result := api.ChangesResult{MemoryMax: c.bytes * pageMemoryRatio}
+	decode := func(d *wire.Decoder) error {
+		if n := int64(len(d.Rest())); c.bytes > 0 && n > c.bytes*pageBytesRatio+pageOverhead {
+			return &AnswerError{Method: api.MethodReadChanges, Reason: fmt.Sprintf("%d bytes, for at most %d", n, c.bytes)}
+		}
+		return result.Decode(d)
+	}
+	ctx, cancel := context.WithTimeout(ctx, req.Wait+readChangesTimeout)
+	defer cancel()
 	k := call{method: api.MethodReadChanges, table: c.table.name, row: successor(p.Start), id: &req.TableID, onlyID: c.id, safe: true, keep: true,
-		encode: req.Append, decode: result.Decode}
+		encode: req.Append, decode: decode}
 	if err := c.table.client.calls.do(ctx, &k); err != nil {
+		return nil, err
+	}
+	if err := c.check(p, &result); err != nil {
 		return nil, err
 	}
 	c.id, c.families = req.TableID, result.Families
 	c.cut(&result)
 	c.advance(&result)
 	return result.Changes, nil
+}
+
+// Bounds of what is accepted of a node.
+const (
+	// pageMemoryRatio is the memory of a decoded result, as a multiple of its bound: a mutation of four bytes takes 104.
+	pageMemoryRatio = 32
+	// pageBytesRatio and pageOverhead bound the bytes of a result in the same way: a node counts bytes of its log, which has names and operations once.
+	pageBytesRatio, pageOverhead = 8, 64 << 10
+	// rowsBytesMax bounds the row keys of all positions.
+	rowsBytesMax = 16 << 20
+)
+
+// check returns an *AnswerError if a result does not follow on a position. Otherwise positions would go back, or increase in number without end.
+func (c *Changes) check(p *changePosition, r *api.ChangesResult) error {
+	bad := func(format string, args ...any) error {
+		return &AnswerError{Method: api.MethodReadChanges, Reason: fmt.Sprintf(format, args...)}
+	}
+	divides := !bytes.Equal(p.End, r.End)
+	switch {
+	case divides && (len(r.End) == 0 || !within(p.Start, p.End, r.End)):
+		return bad("it ends at row %.64q, for rows after %.64q up to %.64q", r.End, p.Start, p.End)
+	case divides && (len(c.positions) >= positionsMax || c.rowsBytes+len(r.End) > rowsBytesMax):
+		return bad("the table has more than %d tablets, or their keys more than %d bytes", positionsMax, rowsBytesMax)
+	case r.Next < max(p.Next, 1) || r.Next > math.MaxInt64:
+		return bad("position %d after %d", r.Next, p.Next)
+	case r.Watermark < 0:
+		return bad("the time %d", r.Watermark)
+	}
+	last := p.Next
+	for i := range r.Changes {
+		x := &r.Changes[i]
+		if len(x.Row) == 0 || !within(p.Start, r.End, x.Row) {
+			return bad("a change of row %.64q, for rows after %.64q up to %.64q", x.Row, p.Start, r.End)
+		}
+		if x.Seq < last || x.Seq >= r.Next || x.Time < 0 {
+			return bad("a change at position %d, time %d, after %d and before %d", x.Seq, x.Time, last, r.Next)
+		}
+		last = x.Seq
+	}
+	if divides {
+		c.rowsBytes += len(r.End)
+	}
+	return nil
+}
+
+// within reports whether start < row <= end, where an empty one means no bound.
+func within(start, end, row []byte) bool {
+	return (len(start) == 0 || bytes.Compare(row, start) > 0) && (len(end) == 0 || bytes.Compare(row, end) <= 0)
 }
 
 // advance moves the current position past a result, and goes on to the next one.

@@ -68,6 +68,12 @@ func (n *node) notify(ctx context.Context, method string, encode func(*wire.Enco
 	}
 }
 
+// connected reports whether a connection is open.
+func (n *node) connected() (open bool) {
+	n.each(func(s *slot) { open = open || s.conn.Load() != nil })
+	return open
+}
+
 // each calls do for every slot.
 func (n *node) each(do func(*slot)) {
 	for _, s := range n.slots {

@@ -111,6 +111,8 @@ var (
 	ErrUnreachable = errors.New("unreachable")
 	// ErrAmbiguous means that the outcome of a change is unknown: an *AmbiguousError.
 	ErrAmbiguous = errors.New("outcome unknown")
+	// ErrBadAnswer means that an answer contradicts its request: an *AnswerError.
+	ErrBadAnswer = errors.New("bad answer")
 	// ErrClosed means that the Client is closed.
 	ErrClosed = errors.New("client closed")
 )
@@ -144,6 +146,17 @@ func (e *AmbiguousError) Error() string {
 func (e *AmbiguousError) Is(target error) bool { return target == ErrAmbiguous }
 
 func (e *AmbiguousError) Unwrap() error { return e.Err }
+
+// AnswerError means that a node's answer to a method contradicts the request: the node is faulty, or no node of Stele.
+type AnswerError struct {
+	Method string
+	Reason string
+}
+
+func (e *AnswerError) Error() string { return fmt.Sprintf("bad answer to %s: %s", e.Method, e.Reason) }
+
+// Is makes the error match ErrBadAnswer.
+func (e *AnswerError) Is(target error) bool { return target == ErrBadAnswer }
 
 // BatchError reports which mutations of an ApplyAll were not applied, or may not have been.
 type BatchError struct {

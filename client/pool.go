@@ -22,6 +22,9 @@ func (p *pool) init(cfg *Config, life *lifetime) {
 	p.nodes.Store(&map[string]*node{})
 }
 
+// poolMax is the number of addresses at which those without a connection are forgotten. A cluster has fewer nodes, but a faulty one may name any addresses.
+const poolMax = 4096
+
 // node returns the connections to addr.
 func (p *pool) node(addr string) *node {
 	if n := (*p.nodes.Load())[addr]; n != nil {
@@ -34,6 +37,9 @@ func (p *pool) node(addr string) *node {
 		return n
 	}
 	nodes = maps.Clone(nodes)
+	if len(nodes) >= poolMax {
+		maps.DeleteFunc(nodes, func(_ string, n *node) bool { return !n.connected() })
+	}
 	n := newNode(addr, p.cfg, p.life)
 	nodes[addr] = n
 	p.nodes.Store(&nodes)

@@ -51,6 +51,9 @@ var getCalls = sync.Pool{New: func() any {
 	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(internedMax)}
 	k.call.encode, k.call.id, k.call.traceID = k.req.Append, &k.req.TableID, &k.req.TraceID
 	k.call.decode = func(d *wire.Decoder) (err error) {
+		if err := api.CheckRowCells(*d, k.req.RowBytes); err != nil {
+			return err
+		}
 		k.row, err = decodeRow(d, k.names)
 		return err
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -127,6 +128,9 @@ func (s *Scanner) decode() {
 	}
 	row.Cells = s.cells
 	s.current.result.Count--
+	if s.err = api.CheckRowCells(s.current.result.Rows, s.opts.rowBytes); s.err != nil {
+		return
+	}
 	if s.err = table.DecodeRow(&s.current.result.Rows, row, s.names); s.err != nil {
 		return
 	}
@@ -247,6 +251,7 @@ type fetcher struct {
 	cursor    uint64        // 0: not open
 	at        destination   // location of the cursor
 	misrouted bool          // the last call was misrouted
+	idle      int           // batches without rows that did not advance the position
 	done      bool
 }
 
@@ -327,12 +332,21 @@ func (f *fetcher) do(ctx context.Context, k *call, b *scanBatch) error {
 	return f.table.client.calls.do(ctx, k)
 }
 
+// idleBatchesMax is the number of batches in sequence that may neither have rows nor advance the scan.
+const idleBatchesMax = 1000
+
 // advancePast advances the position past the rows of a batch.
 func (f *fetcher) advancePast(r *api.ScanResult) error {
 	f.cursor = r.Cursor
 	at := &f.start
 	if f.opts.reversed {
 		at = &f.end
+	}
+	if f.idle++; r.Count > 0 || r.Next != nil && string(r.Next) != string(*at) {
+		f.idle = 0
+	}
+	if f.idle > idleBatchesMax {
+		return &AnswerError{Method: api.MethodScanNext, Reason: fmt.Sprintf("%d batches without rows at row %.64q", f.idle, *at)}
 	}
 	if r.Next != nil {
 		*at = append((*at)[:0], r.Next...)

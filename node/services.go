@@ -127,7 +127,7 @@ func (n *Node) newServices() {
 	n.backups = backups.New(backups.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Catalog: &n.catalog, Changes: n.changes, Roots: n.roots, Tables: n.tables, Tablets: n.tabletAdmin,
 		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch, StagedFor: n.cfg.Tuning.StagedFor})
 	n.replication = replication.New(replication.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, Tables: n.tables,
-		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch})
+		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch, MessageBytesMax: int(n.cfg.budget().Message)})
 	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})

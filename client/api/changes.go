@@ -124,7 +124,15 @@ type ChangesResult struct {
 	Changes   []Change
 	// Families is the version of the table's families: it increases whenever one is added or dropped.
 	Families uint64
+	// MemoryMax bounds the memory of what Decode decodes, besides the result's own bytes; 0 means no bound.
+	MemoryMax int64
 }
+
+// Memory of a decoded change without its mutations, and of a mutation, in bytes.
+const (
+	changeMemory   = 96
+	mutationMemory = 104
+)
 
 // Append encodes the result with n changes in place of its own.
 func (r *ChangesResult) Append(e *wire.Encoder, n int, change func(i int, c *Change)) {
@@ -179,14 +187,22 @@ const internedFamilies = 64
 // Decode decodes a result, whose values alias d's bytes.
 func (r *ChangesResult) Decode(d *wire.Decoder) error {
 	n := d.Array()
-	*r = ChangesResult{End: bytes.Clone(d.Bytes()), Next: d.Uint(), Watermark: d.Int()}
-	in := table.NewInterner(internedFamilies)
+	*r = ChangesResult{End: bytes.Clone(d.Bytes()), Next: d.Uint(), Watermark: d.Int(), MemoryMax: r.MemoryMax}
+	in, memory := table.NewInterner(internedFamilies), int64(0)
 	for range d.ArrayMax(ChangesBytesMax) {
 		if d.Err() != nil {
 			break
 		}
 		fields := d.Array()
 		c := Change{Row: d.Bytes(), Seq: d.Uint(), Time: d.Int()}
+		ahead := *d
+		mutations := ahead.Array()
+		if d.Err() == nil && ahead.Err() == nil && mutations == 0 {
+			return malformed("a change without mutations")
+		}
+		if memory += changeMemory + mutationMemory*int64(mutations); r.MemoryMax > 0 && memory > r.MemoryMax {
+			return malformed("changes with more than %d bytes of memory", r.MemoryMax)
+		}
 		var err error
 		if c.Mutations, err = table.DecodeMutations(d, nil, in, nil); err != nil {
 			return err

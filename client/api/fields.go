@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"reflect"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
@@ -119,9 +120,20 @@ func (l *list[T]) append(e *wire.Encoder) {
 	}
 }
 
+// listMemoryRatio bounds the memory of a decoded list: so many times its bytes. An element has the names of its fields, so it takes about as many bytes as memory;
+// one of a node of an earlier version has fewer fields.
+const listMemoryRatio = 16
+
 func (l *list[T]) decode(d *wire.Decoder) error {
+	size, before := int(reflect.TypeFor[T]().Size()), len(d.Rest())
 	return decodeList(d, l.what, l.max, func() error {
 		*l.all = append(*l.all, l.empty)
-		return l.fields(&(*l.all)[len(*l.all)-1]).decode(d)
+		if err := l.fields(&(*l.all)[len(*l.all)-1]).decode(d); err != nil {
+			return err
+		}
+		if read := before - len(d.Rest()); len(*l.all)*size > listMemoryRatio*read {
+			return malformed("%d elements in %d bytes", len(*l.all), read)
+		}
+		return nil
 	})
 }

@@ -152,6 +152,19 @@ func RowMemory(cells []table.Cell) (n int64) {
 	return n
 }
 
+// CheckRowCells returns an error if the row that d is at has so many cells that it exceeds limit, a RowBytes; 0 means no bound. A node does not send such a row.
+func CheckRowCells(d wire.Decoder, limit int64) error {
+	if limit <= 0 || d.Peek() != wire.KindArray {
+		return nil
+	}
+	d.Array()
+	d.Skip()
+	if n := int64(d.Array()); n*cellMemory > limit {
+		return malformed("a row of %d cells, over the requested limit of %d bytes", n, limit)
+	}
+	return nil
+}
+
 // CheckRowBytes returns a *RowTooLargeError if a row with cells exceeds limit, a RowBytes.
 func CheckRowBytes(cells []table.Cell, limit int64) error {
 	if limit > 0 && RowMemory(cells) > limit {

@@ -209,8 +209,11 @@ func (x *Cluster) hide(a *answers) {
 	x.Hidden = append(x.Hidden, "the numbers of tables and tablets, and tablets that are not served: these need the right read on the cluster")
 }
 
+// Bounds of what is kept of a cluster's answers, which may be faulty: causes of what is unknown, and nodes.
+const unknownMax, nodesMax = 100, 10_000
+
 func (x *Cluster) unknown(what string, err error) {
-	if err != nil {
+	if err != nil && len(x.Unknown) < unknownMax {
 		x.Unknown = append(x.Unknown, what+": "+err.Error())
 	}
 }
@@ -236,7 +239,9 @@ func (x *Cluster) countTablets(ctx context.Context, c *client.Client, held map[s
 		}
 		x.addRecoveries(r.Recoveries)
 		node, _, _ := strings.Cut(r.Server, ".")
-		held[node]++
+		if _, known := held[node]; known || len(held) < nodesMax {
+			held[node]++
+		}
 	}
 	if err := s.Err(); err != nil {
 		return err
@@ -248,7 +253,7 @@ func (x *Cluster) countTablets(ctx context.Context, c *client.Client, held map[s
 // addRecoveries adds the dead servers whose commit logs a tablet waits for.
 func (x *Cluster) addRecoveries(servers []string) {
 	for _, dead := range servers {
-		if !slices.Contains(x.Recoveries, dead) {
+		if len(x.Recoveries) < unknownMax && !slices.Contains(x.Recoveries, dead) {
 			x.Recoveries = append(x.Recoveries, dead)
 		}
 	}

@@ -14,4 +14,5 @@
 //	RG1. A credential leaves the lock service only to open a connection to its cluster: no answer has it.
 //	RG2. A node asks a cluster at most once in askEvery, whatever number of users look. Clusters that do not answer hold up the list for askTimeout.
 //	RG3. A cluster that answers with another id than when it was added is reported, and not shown as healthy.
+//	RG4. Whatever a cluster answers, what is shown of it is bounded and has no control characters, and it takes bounded time and memory.
 package registry

@@ -277,4 +277,4 @@ func describe(ctx context.Context, c *client.Client, rec *record, x *api.Cluster
 }
 
 // shorten bounds a text of another cluster.
-func shorten(s string) string { return strings.ToValidUTF8(s[:min(len(s), problemBytesMax)], "") }
+func shorten(s string) string { return remote.Text(s, problemBytesMax) }

@@ -8,12 +8,24 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"unicode"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
+
+// Text returns a text of another cluster in at most so many bytes, without control characters: it is shown on terminals of this one.
+func Text(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s[:min(len(s), most)])
+	return strings.ToValidUTF8(s[:min(len(s), most)], "") // control characters, and bytes that are not UTF-8, may have become longer
+}
 
 // tokenPrefix begins an access token. Other credentials are certificates with their keys, in PEM.
 const tokenPrefix = "stele-"

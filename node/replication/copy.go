@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,25 +28,27 @@ const (
 func (f *follower) copy(ctx context.Context) error {
 	if f.st.token == "" {
 		stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{})
-		if err != nil {
-			return err
+		if err == nil {
+			stream.Bound(pageBytes)
+			err = stream.Drain(ctx, func([]client.Change) error { return nil })
 		}
-		if err := stream.Drain(ctx, func([]client.Change) error { return nil }); err != nil {
-			return err
+		if err != nil {
+			return f.ofRequest("read the position of changes", err)
 		}
 		f.st.token, f.st.saved, f.st.row = stream.Token(), time.Now(), nil
 		if err := f.save(ctx); err != nil {
 			return err
 		}
 	}
-	for !f.st.copied {
+	for moves := 0; !f.st.copied; {
 		last, err := f.part(ctx, f.st.row)
-		if errors.Is(err, errMoved) && timing.Sleep(ctx, copyPause) == nil {
+		if moves++; errors.Is(err, errMoved) && moves < movesMax && timing.Sleep(ctx, copyPause) == nil {
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		moves = 0
 		f.failure.Store(nil)
 		f.st.row, f.st.copied = last, len(last) == 0
 		if err := f.save(ctx); err != nil {
@@ -57,11 +60,16 @@ func (f *follower) copy(ctx context.Context) error {
 
 // part copies the rows after a row, and returns the last one that is copied; empty if all are.
 func (f *follower) part(ctx context.Context, after []byte) (last []byte, err error) {
+	free, err := f.run.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	at, err := f.positionAfter(ctx, after)
 	if err != nil {
 		return nil, err
 	}
-	rows, whole, err := readRows(ctx, f.from.Table(f.table), after, at.End)
+	rows, whole, err := f.readRows(ctx, after, at.End)
 	if errors.Is(err, client.ErrRowTooLarge) {
 		return f.largeFirst(ctx, after, at)
 	}
@@ -110,10 +118,7 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 
 // largeFirst is part if the first row in a range is too large to be read at once. It copies the rows up to that one.
 func (f *follower) largeFirst(ctx context.Context, after []byte, at client.ChangePosition) (last []byte, err error) {
-	if err := eachKey(ctx, f.from.Table(f.table), after, at.End, func(key []byte) bool {
-		last = key
-		return false
-	}); err != nil || last == nil {
+	if last, err = f.firstKey(ctx, after, at.End); err != nil || last == nil {
 		return nil, cmp.Or(err, errMoved) // the row is gone
 	}
 	if err := f.copyLarge(ctx, last); err != nil {
@@ -130,7 +135,7 @@ func (f *follower) largeFirst(ctx context.Context, after []byte, at client.Chang
 // positionAfter returns the position of the source's tablet with the rows after a row. The table then has the families that the source had at the position.
 func (f *follower) positionAfter(ctx context.Context, row []byte) (client.ChangePosition, error) {
 	at, err := f.from.Table(f.table).ChangePositionAfter(ctx, row)
-	if err == nil {
+	if err = f.ofRequest("read the position of changes", err); err == nil {
 		err = f.syncFamilies(ctx, at.Families)
 	}
 	return at, err
@@ -138,11 +143,14 @@ func (f *follower) positionAfter(ctx context.Context, row []byte) (client.Change
 
 // positionOf returns the position of the source's tablet with a row, and a row before that one on the same tablet, with few rows between.
 func (f *follower) positionOf(ctx context.Context, row []byte) (before []byte, at client.ChangePosition, err error) {
-	for before = beforeRow(row); ; before = at.End {
+	before = beforeRow(row)
+	for range tabletsMax {
 		if at, err = f.positionAfter(ctx, before); err != nil || len(at.End) == 0 || bytes.Compare(at.End, row) >= 0 {
 			return before, at, err
 		}
+		before = at.End
 	}
+	return nil, at, f.bad("more than %d tablets just before row %.64q", tabletsMax, row)
 }
 
 // errMoved means that what was read is not of one position, since it changed meanwhile. It is read again.
@@ -151,36 +159,57 @@ var errMoved = errors.New("the source changed while it was read")
 // changed returns the rows in a range that have changes since a position. The error is errMoved if a family was added or dropped since then.
 func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (map[string]bool, error) {
 	rows := map[string]bool{}
-	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Start: start, End: end, Next: at.Next})
-	if err == nil {
-		err = stream.Drain(ctx, func(got []client.Change) error {
-			for i := range got {
-				rows[string(got[i].Row)] = true
-			}
-			return nil
-		})
-	}
-	if err == nil && stream.Families() != at.Families {
+	families, err := f.drain(ctx, client.ChangesFrom{Start: start, End: end, Next: at.Next}, func(got []client.Change) error {
+		for i := range got {
+			rows[string(got[i].Row)] = true
+		}
+		if len(rows) > changedRowsMax {
+			return f.bad("more than %d rows changed while one batch was read", changedRowsMax)
+		}
+		return nil
+	})
+	if err == nil && families != at.Families {
 		err = errMoved
 	}
 	return rows, err
 }
 
-// readRows reads rows in start < row <= end, an empty one meaning no bound. whole is false if there are more. The error is client.ErrRowTooLarge if the first
-// row is larger than copyBytes.
-func readRows(ctx context.Context, t *client.Table, start, end []byte) (rows []table.Row, whole bool, err error) {
-	s := t.Scan(ctx, append(scanOf(start, end), client.RowBytesMax(copyBytes))...)
+// readRows reads rows of the source in start < row <= end, an empty one meaning no bound. whole is false if there are more. The error is client.ErrRowTooLarge if
+// the first row is larger than copyBytes.
+func (f *follower) readRows(ctx context.Context, start, end []byte) (rows []table.Row, whole bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	s := f.from.Table(f.table).Scan(ctx, append(scanOf(start, end), client.RowBytesMax(copyBytes))...)
 	defer s.Close()
+	last := start
 	for size := int64(0); s.Next(); {
+		if err := f.checkRow(s.Row(), last, end); err != nil {
+			return nil, false, err
+		}
+		last = s.Row().Key
 		rows = append(rows, *s.Row())
 		if size += api.RowMemory(s.Row().Cells); len(rows) >= copyRows || size >= copyBytes {
 			return rows, false, nil
 		}
 	}
 	if err := s.Err(); len(rows) == 0 || !errors.Is(err, client.ErrRowTooLarge) {
-		return rows, true, err
+		return rows, true, f.ofRequest("read rows", err)
 	}
 	return rows, false, nil
+}
+
+// firstKey returns the key of the first row of the source in start < row <= end; nil if there is none.
+func (f *follower) firstKey(ctx context.Context, start, end []byte) (key []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	err = eachKey(ctx, f.from.Table(f.table), start, end, func(row []byte) bool {
+		key = row
+		return false
+	})
+	if err != nil || key == nil {
+		return nil, f.ofRequest("read rows", err)
+	}
+	return key, f.checkRow(&table.Row{Key: key}, start, end)
 }
 
 func scanOf(start, end []byte) (o []client.ScanOption) {
@@ -195,7 +224,7 @@ func scanOf(start, end []byte) (o []client.ScanOption) {
 
 // eachKey calls each for the keys of a table's rows in start < row <= end, until it returns false.
 func eachKey(ctx context.Context, t *client.Table, start, end []byte, each func(key []byte) bool) error {
-	s := t.Scan(ctx, append(scanOf(start, end), client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}))...)
+	s := t.Scan(ctx, append(scanOf(start, end), client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}), client.RowBytesMax(copyBytes))...)
 	defer s.Close()
 	for s.Next() {
 		if !each(s.Row().Key) {
@@ -207,12 +236,12 @@ func eachKey(ctx context.Context, t *client.Table, start, end []byte, each func(
 
 // copyChanged copies a row that is being changed: it reads the row until no change came between. The error is client.ErrRowTooLarge if it is larger than copyBytes.
 func (f *follower) copyChanged(ctx context.Context, row []byte) error {
-	for {
+	for range movesMax {
 		before, at, err := f.positionOf(ctx, row)
 		if err != nil {
 			return err
 		}
-		got, err := f.from.Table(f.table).Get(ctx, string(row), client.RowBytesMax(copyBytes))
+		got, err := f.get(ctx, row)
 		if err != nil {
 			return err
 		}
@@ -231,6 +260,7 @@ func (f *follower) copyChanged(ctx context.Context, row []byte) error {
 			return err
 		}
 	}
+	return fmt.Errorf("row %.64q: %w", row, errMoved)
 }
 
 // beforeRow returns a key below row with few keys between.

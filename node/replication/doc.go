@@ -38,5 +38,8 @@
 //	RE2. Once the source is quiet, follower and source have equal cells, but for rows of clear_rows of the source.
 //	RE3. A table that follows accepts only changes of its replication, and a promoted one none of them.
 //	RE4. The saved token is at or below the positions of all rows that are copied.
-//	RE5. Memory is bounded: for each table one page of changes, or 4 MiB of rows, or one change or cell if that is larger.
+//	RE5. Memory is bounded, whatever a source answers: for each replication four pages of changes or batches of 4 MiB of rows, and for each of its tables what it waits
+//	     for, at most 192 KiB; for the node one change or cell that is larger.
+//	RE6. A source, which may be another administrator's, can change nothing but the tables that follow it, and hold up no replication but its own. What it
+//	     answers is checked before it is made: the state of the table shows a SourceError.
 package replication

@@ -77,6 +77,9 @@ func (f *follower) load(ctx context.Context) error {
 
 // save writes the progress. The error is metaapi.ErrGeneration if another master has written it.
 func (f *follower) save(ctx context.Context) error {
+	if err := f.saves.Wait(ctx); err != nil {
+		return err
+	}
 	gen, err := f.Catalog.Set(ctx, statePath(f.run.name, f.table), f.st.encode(), f.gen)
 	if err == nil {
 		f.gen = gen
@@ -86,30 +89,24 @@ func (f *follower) save(ctx context.Context) error {
 
 // changesFrom makes the changes from the saved position on, until an error.
 func (f *follower) changesFrom(ctx context.Context) error {
-	stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Token: f.st.token})
-	if err != nil {
+	p := &pages{follower: f}
+	if err := p.begin(f.st.token); err != nil {
 		return err
 	}
 	dirty := false
 	for {
-		got, err := stream.Next(ctx)
+		n, err := p.next(ctx)
 		if err != nil {
 			return err
 		}
-		if err := f.syncFamilies(ctx, stream.Families()); err != nil {
-			return err
-		}
-		if err := f.makeAll(ctx, got); err != nil {
-			return err
-		}
-		dirty = dirty || len(got) > 0
-		if at := stream.Watermark(); !at.IsZero() {
+		dirty = dirty || n > 0
+		if at := p.stream.Watermark(); !at.IsZero() {
 			f.watermark.Store(at.UnixMicro())
 		}
 		f.following.Store(true)
 		f.failure.Store(nil)
 		if age := time.Since(f.st.saved); age >= saveIdle || dirty && age >= saveEvery {
-			f.st.token, f.st.saved = stream.Token(), time.Now()
+			f.st.token, f.st.saved = p.stream.Token(), time.Now()
 			if err := f.save(ctx); err != nil {
 				return err
 			}
@@ -234,15 +231,15 @@ func (f *follower) syncFamilies(ctx context.Context, version uint64) error {
 // sync gives the table the families of the source, whose schema it returns. A family that was dropped there is dropped here with its cells, also if
 // another one has its name.
 func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
-	info, err := f.from.Tables().Describe(ctx, f.table)
+	source, err := f.describe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if f.st.source != 0 && f.st.source != info.Schema.ID { // its sequence numbers are others
+	if f.st.source != 0 && f.st.source != source.ID { // its sequence numbers are others
 		return nil, fmt.Errorf("the source's table %q was dropped and created again: remove the replication and the table, and create them again", f.table)
 	}
 	if f.st.source == 0 {
-		f.st.source = info.Schema.ID
+		f.st.source = source.ID
 	}
 	have, err := f.Catalog.SchemaOf(ctx, f.table)
 	if err != nil {
@@ -251,12 +248,15 @@ func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
 	if have.Follows != f.run.name {
 		return nil, fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
 	}
-	if sameFamilies(have, info.Schema) {
-		return info.Schema, nil
+	if sameFamilies(have, source) {
+		return source, nil
+	}
+	if err := f.alters.Wait(ctx); err != nil {
+		return nil, err
 	}
 	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: f.ID()}}
-	return info.Schema, f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
-		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) { return withFamilies(old, info.Schema, f.run.name) })
+	return source, f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
+		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) { return withFamilies(old, source, f.run.name) })
 		return err
 	})
 }

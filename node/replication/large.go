@@ -100,17 +100,22 @@ func (f *follower) copyLarge(ctx context.Context, row []byte) error {
 
 // pieces copies all cells.
 func (c *rowCopy) pieces(ctx context.Context) error {
-	for {
+	for moves := 0; ; {
 		family, filter := c.rest()
 		if family == "" {
 			return nil
 		}
 		err := c.piece(ctx, family, filter)
-		if errors.Is(err, errMoved) || errors.Is(err, client.ErrRowTooLarge) {
-			c.most = max(c.most/2, 1)
-			err = timing.Sleep(ctx, copyPause)
+		switch {
+		case err == nil:
+			moves = 0
+			continue
+		case !errors.Is(err, errMoved) && !errors.Is(err, client.ErrRowTooLarge) || moves == movesMax:
+			return err
 		}
-		if err != nil {
+		moves++
+		c.most = max(c.most/2, 1)
+		if err := timing.Sleep(ctx, copyPause); err != nil {
 			return err
 		}
 	}
@@ -143,14 +148,20 @@ func (c *rowCopy) piece(ctx context.Context, family string, filter table.Filter)
 	if err := c.catchUp(ctx, before, at.Next); err != nil {
 		return err
 	}
-	options := []client.ReadOption{client.Filter(table.Chain{filter, table.CellsPerRowLimit(c.most)})}
-	if c.most > 1 {
-		options = append(options, client.RowBytesMax(copyBytes))
+	first := client.Filter(table.Chain{filter, table.CellsPerRowLimit(c.most)})
+	made := func(got *table.Row) error { return c.makePiece(ctx, family, before, at, got) }
+	got, err := c.get(ctx, c.row, first)
+	if c.most == 1 && errors.Is(err, client.ErrRowTooLarge) {
+		return c.getLarge(ctx, c.row, first, made)
 	}
-	got, err := c.from.Table(c.table).Get(ctx, string(c.row), options...)
 	if err != nil {
 		return err
 	}
+	return made(got)
+}
+
+// makePiece makes what was read of the row, which is nil if there were no cells.
+func (c *rowCopy) makePiece(ctx context.Context, family string, before []byte, at client.ChangePosition, got *table.Row) error {
 	var cells []table.Cell
 	if got != nil {
 		cells = got.Cells
@@ -177,18 +188,15 @@ func (c *rowCopy) piece(ctx context.Context, family string, filter table.Filter)
 
 // unchanged returns errMoved if a change since a position may have changed cells that are not copied yet and below a bound.
 func (c *rowCopy) unchanged(ctx context.Context, before []byte, at client.ChangePosition, to *cellBound) error {
-	stream, err := c.from.Table(c.table).Changes(client.ChangesFrom{Start: before, End: c.row, Next: at.Next})
-	if err == nil {
-		err = stream.Drain(ctx, func(got []client.Change) error {
-			for i := range got {
-				if bytes.Equal(got[i].Row, c.row) && slices.ContainsFunc(got[i].Mutations, func(m table.Mutation) bool { return touches(&m, &c.copied, to) }) {
-					return errMoved
-				}
+	families, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: at.Next}, func(got []client.Change) error {
+		for i := range got {
+			if bytes.Equal(got[i].Row, c.row) && slices.ContainsFunc(got[i].Mutations, func(m table.Mutation) bool { return touches(&m, &c.copied, to) }) {
+				return errMoved
 			}
-			return nil
-		})
-	}
-	if err == nil && stream.Families() != at.Families {
+		}
+		return nil
+	})
+	if err == nil && families != at.Families {
 		err = errMoved
 	}
 	return err
@@ -196,11 +204,7 @@ func (c *rowCopy) unchanged(ctx context.Context, before []byte, at client.Change
 
 // catchUp makes the changes of the row before a position in the cells that are copied.
 func (c *rowCopy) catchUp(ctx context.Context, before []byte, next uint64) error {
-	stream, err := c.from.Table(c.table).Changes(client.ChangesFrom{Start: before, End: c.row, Next: c.next})
-	if err != nil {
-		return err
-	}
-	err = stream.Drain(ctx, func(got []client.Change) error {
+	_, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: c.next}, func(got []client.Change) error {
 		for i := range got {
 			if x := &got[i]; bytes.Equal(x.Row, c.row) && x.Seq < next {
 				if err := c.make(ctx, c.clip(x)); err != nil {

@@ -29,8 +29,13 @@ const (
 	retryMax = 15 * time.Second
 	// sourceRetry is how long a call of the source is repeated. Then the state of the table names the error, and the next attempt begins.
 	sourceRetry = 3 * time.Second
+	// errorBytesMax bounds the text of the last error of a table.
+	errorBytesMax = 500
 	// rateBurst is the burst of the rate of a replication, in bytes: one page of changes.
 	rateBurst = 4 << 20
+	// A source may not make this cluster write the progress of a table, or change its families, more often.
+	savesPerSecond, savesBurst   = 5, 50
+	altersPerSecond, altersBurst = 1, 50
 )
 
 // running is a replication at work on this node.
@@ -42,6 +47,8 @@ type running struct {
 	done       sync.WaitGroup
 	tables     map[string]*follower
 	limit      *rate.Limiter // nil: no limit
+	pages      chan struct{} // has a place for each page of changes, or batch of rows, that is held
+	large      chan struct{} // has a place for one table that waits for that of large changes, or has it
 }
 
 // Run runs the replications while this node is the master, until it closes.
@@ -125,13 +132,13 @@ func (s *Service) start(ctx context.Context, name string, rec *record, gen uint6
 	if old != nil {
 		old.end()
 	}
-	r := &running{name: name, generation: gen, record: rec, tables: map[string]*follower{}}
+	r := &running{name: name, generation: gen, record: rec, tables: map[string]*follower{}, pages: make(chan struct{}, pagesAtOnce), large: make(chan struct{}, 1)}
 	if rec.rate > 0 {
 		r.limit = rate.NewLimiter(rate.Limit(rec.rate), max(rateBurst, int(min(rec.rate, 1<<30))))
 	}
 	ctx, r.stop = context.WithCancel(ctx)
 	for _, t := range rec.tables {
-		r.tables[t] = &follower{Service: s, run: r, table: t}
+		r.tables[t] = &follower{Service: s, run: r, table: t, saves: rate.NewLimiter(savesPerSecond, savesBurst), alters: rate.NewLimiter(altersPerSecond, altersBurst)}
 	}
 	s.mu.Lock()
 	s.running[name] = r
@@ -143,7 +150,7 @@ func (s *Service) start(ctx context.Context, name string, rec *record, gen uint6
 func (s *Service) work(ctx context.Context, r *running) {
 	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
 	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
-		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, client.Config{Logger: s.Log, RetryTimeMax: sourceRetry})
+		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, client.Config{Logger: s.Log, RetryTimeMax: sourceRetry, MessageBytesMax: answerBytesMax})
 		if err != nil {
 			for _, f := range r.tables {
 				f.fail(fmt.Errorf("the source: %w", err))
@@ -217,6 +224,8 @@ type follower struct {
 	gen      uint64        // of the file of st
 	schema   *table.Schema // of the source's table, when its families were of the version families, or later
 	families uint64
+	saves    *rate.Limiter // of the progress
+	alters   *rate.Limiter // of the families
 
 	following     atomic.Bool
 	watermark     atomic.Int64 // µs
@@ -238,7 +247,7 @@ func (f *follower) report(t *api.ReplicationTable) {
 }
 
 func (f *follower) fail(err error) {
-	text := fmt.Sprintf("%.500s", err)
+	text := remote.Text(err.Error(), errorBytesMax)
 	if old := f.failure.Swap(&text); old == nil || *old != text {
 		f.Log.Warn("replication of a table failed; will try again", "replication", f.run.name, "table", f.table, "err", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
@@ -39,6 +40,8 @@ type Config struct {
 	Tables      *tables.Service
 	Client      func() *client.Client // of the node, for its own cluster
 	MasterEpoch func() uint64         // 0 unless the node is the master
+	// MessageBytesMax bounds the largest change, as it does for requests to the node.
+	MessageBytesMax int
 }
 
 // Service manages replications, and runs them while the node is the master.
@@ -49,11 +52,12 @@ type Service struct {
 	// mu guards the running replications. Never held across I/O.
 	mu      sync.Mutex
 	running map[string]*running
+	large   chan struct{} // has a place for the table that reads a large change, or cell
 }
 
 // New creates a service.
 func New(cfg Config) *Service {
-	return &Service{Config: cfg, wake: make(chan struct{}, 1), running: map[string]*running{}}
+	return &Service{Config: cfg, wake: make(chan struct{}, 1), running: map[string]*running{}, large: make(chan struct{}, 1)}
 }
 
 // Register registers the methods of the service.
@@ -109,20 +113,31 @@ func (s *Service) check(ctx context.Context, r *api.CreateReplicationRequest) (s
 	if err := s.Limits.CheckTableName(r.Name); err != nil {
 		return nil, err
 	}
+	for i, name := range r.Tables {
+		if metadata.IsSystem(name) {
+			return nil, fmt.Errorf("table %q: %w", name, api.ErrSystemTable)
+		}
+		if err := s.Limits.CheckTableName(name); err != nil {
+			return nil, err
+		}
+		if slices.Contains(r.Tables[:i], name) {
+			return nil, rpc.Errorf(rpc.CodeBadRequest, "table %.80q is given twice", name)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	from, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log})
+	from, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log, MessageBytesMax: answerBytesMax})
 	if err != nil {
 		return nil, ofSource(err)
 	}
 	defer from.Close()
-	for i, name := range r.Tables {
-		if slices.Contains(r.Tables[:i], name) {
-			return nil, rpc.Errorf(rpc.CodeBadRequest, "table %.80q is given twice", name)
-		}
+	for _, name := range r.Tables {
 		info, err := from.Tables().Describe(ctx, name)
 		if err != nil {
 			return nil, ofSource(err)
+		}
+		if err := checkSchema(info, name); err != nil {
+			return nil, ofSource(fmt.Errorf("table %q: %w", name, err))
 		}
 		if info.Schema.ChangeRetention == 0 {
 			return nil, fmt.Errorf("the source: table %q: %w: turn it on there (stele table stream --keep)", name, api.ErrNoChangeStream)

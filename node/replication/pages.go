@@ -1,0 +1,98 @@
+package replication
+
+import (
+	"context"
+	"errors"
+
+	"github.com/steledb/stele/client"
+)
+
+// pages reads the change stream of a source, and makes its changes. Small pages are waited for, by all tables of the replication at once. If there
+// are more changes, the table takes one of the places for large pages, and if a change is larger than such a page, the place for large changes.
+type pages struct {
+	*follower
+	stream *client.Changes
+	more   bool // the last small page was full
+}
+
+// begin begins at a token.
+func (p *pages) begin(token string) (err error) {
+	p.stream, err = p.from.Table(p.table).Changes(client.ChangesFrom{Token: token})
+	return p.ofRequest("read changes", err)
+}
+
+// next makes the next changes, and returns their number. It waits for them, for at most about two seconds. When it returns nil, all are made.
+func (p *pages) next(ctx context.Context) (n int, err error) {
+	if p.more {
+		return p.page(ctx)
+	}
+	p.stream.Bound(idleBytes)
+	got, err := p.stream.Next(ctx)
+	if errors.Is(err, client.ErrRowTooLarge) {
+		return p.page(ctx)
+	}
+	if err != nil {
+		return 0, p.ofRequest("read changes", err)
+	}
+	bytes := 0
+	for i := range got {
+		bytes += changeBytes(&got[i])
+	}
+	p.more = bytes >= idleBytes/4
+	return len(got), p.make(ctx, got)
+}
+
+// page is next for a large page. It does not wait for changes.
+func (p *pages) page(ctx context.Context) (n int, err error) {
+	free, err := p.run.take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer free()
+	p.stream.Bound(pageBytes)
+	got, err := p.stream.Poll(ctx)
+	if errors.Is(err, client.ErrRowTooLarge) {
+		return p.large(ctx)
+	}
+	if err != nil {
+		return 0, p.ofRequest("read changes", err)
+	}
+	p.more = len(got) > 0
+	return len(got), p.make(ctx, got)
+}
+
+// large is page for changes of any size.
+func (p *pages) large(ctx context.Context) (n int, err error) {
+	var got []client.Change
+	var stream *client.Changes
+	err = p.withLarge(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		if stream, err = c.Table(p.table).Changes(client.ChangesFrom{Token: p.stream.Token()}); err == nil {
+			got, err = stream.Poll(ctx)
+		}
+		return err
+	}, func() error {
+		if err := p.syncFamilies(ctx, stream.Families()); err != nil {
+			return err
+		}
+		return p.makeChecked(ctx, got)
+	})
+	if err == nil {
+		err = p.begin(stream.Token())
+	}
+	return len(got), err
+}
+
+// make makes changes of the stream.
+func (p *pages) make(ctx context.Context, got []client.Change) error {
+	if err := p.syncFamilies(ctx, p.stream.Families()); err != nil {
+		return err
+	}
+	return p.makeChecked(ctx, got)
+}
+
+func (f *follower) makeChecked(ctx context.Context, got []client.Change) error {
+	if err := f.checkChanges(got); err != nil {
+		return err
+	}
+	return f.makeAll(ctx, got)
+}
