@@ -13,8 +13,8 @@ import (
 const DefaultAddr = "127.0.0.1:7106"
 
 // Client is a set of connections to a cluster, safe for concurrent use. Table gives access to the
-// rows of a table. Tables, Tablets, Nodes, Users, Grants, JoinTokens, Quotas, Authority and
-// BlockStore administer the cluster, and Blobs stores blobs in it. All of these are handles, free
+// rows of a table. Tables, Tablets, Nodes, Users, Grants, JoinTokens, Quotas, AppProfiles,
+// Authority and BlockStore administer the cluster, and Blobs stores blobs in it. All of these are handles, free
 // to create.
 type Client struct {
 	cfg     Config

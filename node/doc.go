@@ -41,6 +41,7 @@
 //	/schedules/NAME        a schedule of backups: package node/backup
 //	/replication           replications and their progress (/replicating): package node/replication
 //	/clusters/NAME         another cluster whose health this one shows: package node/registry
+//	/profiles/ID           an app profile of Cloud Bigtable's API: package node/appprofiles
 //	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users: package node/lockserver
 //

@@ -28,7 +28,7 @@ func openBigtable(n *Node) (*bigtableport.Port, error) {
 		Client:   client.Config{Dial: connector{n}.toAny, Logger: log, SilenceMax: peerSilenceMax, DialTimeout: peerDialTimeout},
 		Failed:   n.life.fail,
 		Sessions: n.cfg.BigtableSessions, StrictLimits: n.cfg.BigtableStrictLimits,
-		Peer: bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone},
+		Peer: bigtable.Peer{Node: n.ID(), Zone: n.cfg.Zone}, AppProfiles: n.appProfiles.Read,
 	})
 }
 

@@ -43,6 +43,8 @@ var requiredRights = map[string]string{
 	"usage":       forUsers, // likewise
 	"hot_tablets": forUsers, // of the tables that the user may read as a whole
 
+	"list_app_profiles": forUsers,
+
 	"mutate":            perRow,
 	"mutate_rows":       perRow,
 	"read":              perRow,
@@ -155,6 +157,9 @@ var requiredRights = map[string]string{
 	"promote_table":      adminCluster,
 	"add_cluster":        adminCluster,
 	"remove_cluster":     adminCluster,
+	"create_app_profile": adminCluster,
+	"update_app_profile": adminCluster,
+	"delete_app_profile": adminCluster,
 }
 
 // nodeMethods are for nodes alone.
@@ -181,7 +186,7 @@ var byMaster = strings.Fields(`
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
 	create_replication list_replications pause_replication resume_replication remove_replication promote_table
-	add_cluster remove_cluster
+	add_cluster remove_cluster create_app_profile update_app_profile delete_app_profile
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -265,4 +270,6 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCreateReplication: authz.LeaderFirst, api.MethodListReplications: authz.LeaderThroughout, api.MethodPauseReplication: authz.LeaderFirst,
 	api.MethodResumeReplication: authz.LeaderFirst, api.MethodRemoveReplication: authz.LeaderFirst, api.MethodPromoteTable: authz.LeaderFirst,
 	api.MethodAddCluster: authz.LeaderFirst, api.MethodListClusters: authz.LeaderThroughout, api.MethodRemoveCluster: authz.LeaderFirst,
+	api.MethodCreateAppProfile: authz.LeaderFirst, api.MethodListAppProfiles: authz.LeaderThroughout, api.MethodUpdateAppProfile: authz.LeaderFirst,
+	api.MethodDeleteAppProfile: authz.LeaderFirst,
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/node/activity"
+	"github.com/steledb/stele/node/appprofiles"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/backups"
@@ -131,6 +132,7 @@ type Node struct {
 	backups     *backups.Service
 	replication *replication.Service
 	registry    *registry.Service
+	appProfiles *appprofiles.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service

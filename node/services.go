@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/appprofiles"
 	"github.com/steledb/stele/node/assign"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/backups"
@@ -39,6 +40,7 @@ import (
 	"github.com/steledb/stele/node/tabletserver"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
+	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
@@ -128,6 +130,8 @@ func (n *Node) newServices() {
 		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch, StagedFor: n.cfg.Tuning.StagedFor})
 	n.replication = replication.New(replication.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, Tables: n.tables,
 		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch, MessageBytesMax: int(n.cfg.budget().Message)})
+	n.appProfiles = appprofiles.New(appprofiles.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes,
+		Directory: func(path string) *session.Directory { return n.meta.Client.Directory(path) }})
 	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})

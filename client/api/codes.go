@@ -72,6 +72,10 @@ const (
 	CodeViewNotFound rpc.Code = 157
 
 	CodeClusterNotFound rpc.Code = 158
+
+	CodeAppProfileNotFound rpc.Code = 159
+	CodeAppProfileExists   rpc.Code = 160
+	CodeAppProfileChanged  rpc.Code = 161
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -129,6 +133,9 @@ var kinds = errkind.Table{
 		{Code: CodeReplicationExists, Name: "replication_exists", Target: ErrReplicationExists},
 		{Code: CodeViewNotFound, Name: "view_not_found", Target: table.ErrNoView, Form: viewForm},
 		{Code: CodeClusterNotFound, Name: "cluster_not_found", Target: ErrNoCluster},
+		{Code: CodeAppProfileNotFound, Name: "app_profile_not_found", Target: ErrNoAppProfile},
+		{Code: CodeAppProfileExists, Name: "app_profile_exists", Target: ErrAppProfileExists},
+		{Code: CodeAppProfileChanged, Name: "app_profile_changed", Target: ErrAppProfileChanged},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},

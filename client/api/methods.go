@@ -103,6 +103,11 @@ const (
 	MethodAddCluster    = "add_cluster"
 	MethodListClusters  = "list_clusters"
 	MethodRemoveCluster = "remove_cluster"
+
+	MethodCreateAppProfile = "create_app_profile"
+	MethodListAppProfiles  = "list_app_profiles"
+	MethodUpdateAppProfile = "update_app_profile"
+	MethodDeleteAppProfile = "delete_app_profile"
 )
 
 // Methods lists every method of the data API.
@@ -125,6 +130,7 @@ func Methods() []string {
 		MethodCreateBackupSchedule, MethodListBackupSchedules, MethodDeleteBackupSchedule, MethodBackupFiles, MethodReadBackup, MethodImportBackup,
 		MethodCreateReplication, MethodListReplications, MethodPauseReplication, MethodResumeReplication, MethodRemoveReplication, MethodPromoteTable,
 		MethodAddCluster, MethodListClusters, MethodRemoveCluster,
+		MethodCreateAppProfile, MethodListAppProfiles, MethodUpdateAppProfile, MethodDeleteAppProfile,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

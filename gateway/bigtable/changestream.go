@@ -30,7 +30,7 @@ const (
 
 // GenerateInitialChangeStreamPartitions implements bigtablepb.BigtableServer: a partition for each tablet.
 func (s *Service) GenerateInitialChangeStreamPartitions(req *bigtablepb.GenerateInitialChangeStreamPartitionsRequest, stream bigtablepb.Bigtable_GenerateInitialChangeStreamPartitionsServer) error {
-	t, err := s.open(stream.Context(), target{table: req.TableName})
+	t, err := s.open(stream.Context(), target{table: req.TableName, profile: req.AppProfileId, use: useOfChanges})
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Service) ReadChangeStream(req *bigtablepb.ReadChangeStreamRequest, stre
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.streams, func() { cancel(errEnding) })()
-	t, err := s.open(ctx, target{table: req.TableName})
+	t, err := s.open(ctx, target{table: req.TableName, profile: req.AppProfileId, use: useOfChanges})
 	if err != nil {
 		return err
 	}

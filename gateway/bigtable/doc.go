@@ -46,10 +46,18 @@
 // An idle stream reads at most 8 KiB of changes at a time, and reserves no memory for them. After that it reserves memory for 128 KiB until there are no
 // more, and more than that while it reads and sends a larger one.
 //
+// # App profiles
+//
+// A request has an app profile, "default" unless it names another one. One that does not exist is NOT_FOUND. A profile may forbid CheckAndMutateRow and
+// ReadModifyWriteRow; since there is one cluster, that is all that its routing does. Requests are counted by profile.
+//
+// The service has a copy of all profiles, so that a lookup costs no call. A request that finds it older than 5 s reads it anew; one that finds it older
+// than 30 s, or without its profile, waits for that. A virtual RPC uses the profile as it is then.
+//
 // # Departures from Google's service
 //
-// Limits are those of the cluster, and wider, unless Config.StrictLimits is set. App profiles
-// have no effect, nor does the idempotency token of mutations that only set and delete cells. Materialized views and SQL are answered with UNIMPLEMENTED and a sentence.
+// Limits are those of the cluster, and wider, unless Config.StrictLimits is set. The priority of an app profile
+// has no effect, nor does the idempotency token of mutations that only set and delete cells. Materialized views and SQL are answered with UNIMPLEMENTED and a sentence.
 // The request statistics of a read with a filter leave out what was looked at.
 //
 // # Nouns
@@ -78,4 +86,6 @@
 //	     unless the session breaks, and no others.
 //	GB6. A row, or change, above the first bound of its read is read only while memory for it is reserved, which is
 //	     released after the row was written to the connection.
+//	GB7. A request uses an app profile as it was at most 30 s ago, and as the node itself has last changed it. A profile is found 0.2 s after its
+//	     creation at the latest.
 package bigtable

@@ -73,22 +73,37 @@ func (p *peer) headers(ctx context.Context, took time.Duration) metadata.MD {
 	return md
 }
 
-// Stream adds the headers of the answers to a call, when the first is sent. It is a
+// Stream adds the headers of the answers to a call, when the first is sent, and counts the call for its app profile. It is a
 // grpc.StreamServerInterceptor.
-func (s *Service) Stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	h := &headed{ServerStream: stream, peer: s.peer, began: time.Now()}
+func (s *Service) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	h := &headed{ServerStream: stream, peer: s.peer, began: time.Now(), counts: s.profiles.nowhere}
+	h.ctx = context.WithValue(stream.Context(), headedKey{}, h)
 	err := handler(srv, h)
 	h.head()
+	if i, ok := methodIndex[info.FullMethod]; ok {
+		took := time.Since(h.began)
+		if lasts(countedMethods[i]) {
+			took = 0
+		}
+		h.counts.add(i, took, err)
+	}
 	return err
 }
+
+type headedKey struct{}
 
 // headed is a stream that sends headers.
 type headed struct {
 	grpc.ServerStream
-	peer  *peer
-	began time.Time
-	sent  bool
+	ctx    context.Context
+	peer   *peer
+	began  time.Time
+	sent   bool
+	counts *counts // of the app profile, once the request was read
 }
+
+// Context implements grpc.ServerStream.
+func (h *headed) Context() context.Context { return h.ctx }
 
 // SendMsg implements grpc.ServerStream.
 func (h *headed) SendMsg(m any) error {

@@ -22,7 +22,7 @@ func (s *Service) MutateRow(ctx context.Context, req *bigtablepb.MutateRowReques
 	if len(req.Mutations) == 0 {
 		return nil, errNoMutations
 	}
-	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName})
+	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName, profile: req.AppProfileId})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Service) MutateRows(req *bigtablepb.MutateRowsRequest, stream bigtablep
 	if len(req.Entries) == 0 {
 		return errNoMutations
 	}
-	t, err := s.open(stream.Context(), target{table: req.TableName, authorizedView: req.AuthorizedViewName})
+	t, err := s.open(stream.Context(), target{table: req.TableName, authorizedView: req.AuthorizedViewName, profile: req.AppProfileId})
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Service) CheckAndMutateRow(ctx context.Context, req *bigtablepb.CheckAn
 	if len(req.TrueMutations)+len(req.FalseMutations) == 0 {
 		return nil, errNoMutations
 	}
-	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName})
+	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName, profile: req.AppProfileId, use: useTransact})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (s *Service) CheckAndMutateRow(ctx context.Context, req *bigtablepb.CheckAn
 
 // ReadModifyWriteRow implements bigtablepb.BigtableServer.
 func (s *Service) ReadModifyWriteRow(ctx context.Context, req *bigtablepb.ReadModifyWriteRowRequest) (*bigtablepb.ReadModifyWriteRowResponse, error) {
-	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName})
+	t, err := s.open(ctx, target{table: req.TableName, authorizedView: req.AuthorizedViewName, profile: req.AppProfileId, use: useTransact})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 func (s *Service) ReadRows(req *bigtablepb.ReadRowsRequest, stream bigtablepb.Bigtable_ReadRowsServer) error {
 	began := time.Now()
 	ctx := stream.Context()
-	t, err := s.open(ctx, target{req.TableName, req.AuthorizedViewName, req.MaterializedViewName})
+	t, err := s.open(ctx, target{req.TableName, req.AuthorizedViewName, req.MaterializedViewName, req.AppProfileId, useAny})
 	if err == nil {
 		err = s.checkFilter(req.Filter)
 	}

@@ -9,7 +9,7 @@ import (
 // SampleRowKeys implements bigtablepb.BigtableServer. Offsets strictly increase, because clients
 // divide by their differences.
 func (s *Service) SampleRowKeys(req *bigtablepb.SampleRowKeysRequest, stream bigtablepb.Bigtable_SampleRowKeysServer) error {
-	t, err := s.open(stream.Context(), target{req.TableName, req.AuthorizedViewName, req.MaterializedViewName})
+	t, err := s.open(stream.Context(), target{req.TableName, req.AuthorizedViewName, req.MaterializedViewName, req.AppProfileId, useAny})
 	if err != nil {
 		return err
 	}

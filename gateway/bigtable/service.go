@@ -36,6 +36,9 @@ type Config struct {
 	// Open returns a table of the cluster, bound to the caller in the context of a request, and confined to a view of the table unless its name is
 	// empty. It does not check that they exist. Its errors become statuses by package errcode.
 	Open func(ctx context.Context, table, view string) (Table, error)
+	// Profiles, unless it is nil, returns the app profiles of the cluster. It is called at most five times in a second. Nil means that there is only the
+	// default one.
+	Profiles func(ctx context.Context) ([]client.AppProfile, error)
 	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins, and for large
 	// rows, before they are read. Errors become statuses.
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
@@ -59,6 +62,7 @@ type Service struct {
 	cfg      Config
 	peer     *peer
 	sessions sessions
+	profiles profiles
 	// streams ends when change streams are to end, by endStreams.
 	streams    context.Context
 	endStreams context.CancelFunc
@@ -72,6 +76,7 @@ func New(cfg Config) *Service {
 		cfg.Pool = mem.DefaultBufferPool()
 	}
 	s := &Service{cfg: cfg.withRowBytesMax(), peer: describePeer(cfg.Peer)}
+	s.profiles.init(cfg.Profiles)
 	s.sessions.mu.open = map[*session]bool{}
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	return s
@@ -80,8 +85,12 @@ func New(cfg Config) *Service {
 // Register registers the service. The server must use Codec.
 func (s *Service) Register(r grpc.ServiceRegistrar) { bigtablepb.RegisterBigtableServer(r, s) }
 
-// target names what a request is about. One field is set in a valid request, or the first names the table of the second.
-type target struct{ table, authorizedView, materializedView string }
+// target names what a request is about, and its app profile. One of the first fields is set in a valid request, or the first names the table of the second.
+type target struct {
+	table, authorizedView, materializedView string
+	profile                                 string
+	use                                     use // of the app profile
+}
 
 // name returns the name of the view of a request, or that of a table as one of a view with an empty id. Its errors are statuses.
 func (of target) name() (v names.View, err error) {
@@ -99,9 +108,12 @@ func (of target) name() (v names.View, err error) {
 	return v, errcode.Convert(err, errcode.Repeatable)
 }
 
-// open returns the table of a request, or a view of it. Its errors are statuses.
+// open returns the table of a request, or a view of it, if the request's app profile allows that. Its errors are statuses.
 func (s *Service) open(ctx context.Context, of target) (Table, error) {
 	v, err := of.name()
+	if err == nil {
+		err = s.profile(ctx, of.profile, of.use)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -96,6 +96,7 @@ type session struct {
 // opening is what the first message of a session requests.
 type opening struct {
 	name       names.View // that of a table has an empty id
+	profile    string     // the id of the app profile; may be empty
 	permission bigtablepb.OpenTableRequest_Permission
 }
 
@@ -107,7 +108,7 @@ func (s *Service) OpenTable(stream bigtablepb.Bigtable_OpenTableServer) error {
 			return o, errcode.Invalid("open_session.payload must be an OpenTableRequest")
 		}
 		o.name, err = target{table: m.TableName}.name()
-		o.permission = m.Permission
+		o.permission, o.profile = m.Permission, m.AppProfileId
 		return o, err
 	})
 }
@@ -121,7 +122,7 @@ func (s *Service) OpenAuthorizedView(stream bigtablepb.Bigtable_OpenAuthorizedVi
 			return o, errcode.Invalid("open_session.payload must be an OpenAuthorizedViewRequest")
 		}
 		v, err := names.ParseView(m.AuthorizedViewName)
-		o.name, o.permission = v, bigtablepb.OpenTableRequest_Permission(m.Permission)
+		o.name, o.permission, o.profile = v, bigtablepb.OpenTableRequest_Permission(m.Permission), m.AppProfileId
 		return o, errcode.Convert(err, errcode.Repeatable)
 	})
 }
@@ -171,8 +172,13 @@ func (x *session) handshake(parse func(payload []byte) (opening, error)) (*bigta
 		Backend: &bigtablepb.BackendIdentifier{ApplicationFrontendId: x.service.peer.id, ApplicationFrontendZone: x.service.peer.zone}}}}, nil
 }
 
-// table opens the table or view of the session, as each plain call does: the caller's rights are those of now.
-func (x *session) table(ctx context.Context) (Table, error) { return x.service.openView(ctx, x.name) }
+// table opens the table or view of the session, as each plain call does: the caller's rights, and the app profile, are those of now.
+func (x *session) table(ctx context.Context) (Table, error) {
+	if err := x.service.profile(ctx, x.profile, useAny); err != nil {
+		return nil, err
+	}
+	return x.service.openView(ctx, x.name)
+}
 
 // serve serves the virtual RPCs until the client closes the session.
 func (x *session) serve() error {

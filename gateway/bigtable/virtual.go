@@ -2,6 +2,7 @@ package bigtable
 
 import (
 	"context"
+	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -17,7 +18,8 @@ import (
 
 // execute executes a virtual RPC, with memory for its answer. Errors are statuses.
 func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) (a answer, err error) {
-	m := &bigtablepb.TableRequest{}
+	began, m := time.Now(), &bigtablepb.TableRequest{}
+	defer func() { x.count(m, began, err) }()
 	if err := proto.Unmarshal(req.Payload, m); err != nil {
 		return a, errcode.Invalid("virtual_rpc.payload must be a TableRequest")
 	}

@@ -13,9 +13,12 @@ import (
 
 // PingAndWarm implements bigtablepb.BigtableServer. Clients call it on each new connection, and do
 // not start if it fails.
-func (s *Service) PingAndWarm(_ context.Context, req *bigtablepb.PingAndWarmRequest) (*bigtablepb.PingAndWarmResponse, error) {
+func (s *Service) PingAndWarm(ctx context.Context, req *bigtablepb.PingAndWarmRequest) (*bigtablepb.PingAndWarmResponse, error) {
 	if _, err := names.ParseInstance(req.Name); err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	if err := s.profile(ctx, req.AppProfileId, useAny); err != nil {
+		return nil, err
 	}
 	return &bigtablepb.PingAndWarmResponse{}, nil
 }
@@ -36,6 +39,9 @@ const (
 func (s *Service) GetClientConfiguration(ctx context.Context, req *bigtablepb.GetClientConfigurationRequest) (*bigtablepb.ClientConfiguration, error) {
 	if _, err := names.ParseInstance(req.InstanceName); err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable)
+	}
+	if err := s.profile(ctx, req.AppProfileId, useAny); err != nil {
+		return nil, err
 	}
 	var load float32
 	if s.cfg.Sessions {

@@ -1,11 +1,14 @@
 // Package bigtableadmin serves the administration of Cloud Bigtable's API from a client of the
-// cluster: tables, their column families and authorized views, and what can be read of instances and clusters.
+// cluster: tables, their column families and authorized views, app profiles, and what can be read of instances and clusters.
 //
 // Every instance name is an alias of the cluster's only namespace (package names), with one cluster
 // in it. Instances with tables of their own would need table names of two parts in all interfaces:
 // schemas, rights, quotas, METADATA and the command line. What the schema of a table cannot store is rejected with UNIMPLEMENTED and a sentence, never
 // ignored: value types other than aggregates of int64, backup policies and row key schemas.
 // Changes are made at once, so no long-running operation exists.
+//
+// App profiles are those of the cluster, and so the same in every instance. "default" always exists; it can be updated. The priority of one is stored, and has no
+// effect: requests have no priorities here.
 //
 // # Departures from Google's service
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/gateway/names"
 )
 
-// instances serves google.bigtable.admin.v2.BigtableInstanceAdmin: what can be read of an instance. It
-// cannot be changed.
+// instances serves google.bigtable.admin.v2.BigtableInstanceAdmin: app profiles, and what can be read of instances and clusters, which cannot be
+// changed.
 type instances struct {
 	adminpb.UnimplementedBigtableInstanceAdminServer
 	cfg Config
@@ -98,34 +98,4 @@ func (s *instances) cluster(ctx context.Context, in names.Instance) (*adminpb.Cl
 	}
 	return &adminpb.Cluster{Name: in.Cluster(clusterID), Location: "projects/" + in.Project + "/locations/" + zone,
 		State: adminpb.Cluster_READY, ServeNodes: int32(alive), DefaultStorageType: adminpb.StorageType_SSD}, nil
-}
-
-// ListAppProfiles implements adminpb.BigtableInstanceAdminServer.
-func (s *instances) ListAppProfiles(_ context.Context, req *adminpb.ListAppProfilesRequest) (*adminpb.ListAppProfilesResponse, error) {
-	in, err := names.ParseInstance(req.Parent)
-	if err != nil {
-		return nil, errcode.Convert(err, errcode.Repeatable)
-	}
-	if in.ID == "-" {
-		in.ID = defaultInstanceID
-	}
-	return &adminpb.ListAppProfilesResponse{AppProfiles: []*adminpb.AppProfile{describeProfile(in)}}, nil
-}
-
-// GetAppProfile implements adminpb.BigtableInstanceAdminServer.
-func (s *instances) GetAppProfile(_ context.Context, req *adminpb.GetAppProfileRequest) (*adminpb.AppProfile, error) {
-	in, id, err := names.ParseAppProfile(req.Name)
-	if err != nil {
-		return nil, errcode.Convert(err, errcode.Repeatable)
-	}
-	if id != appProfileID {
-		return nil, status.Errorf(codes.NotFound, "app profile %q not found", req.Name)
-	}
-	return describeProfile(in), nil
-}
-
-// describeProfile returns the app profile that every instance has.
-func describeProfile(in names.Instance) *adminpb.AppProfile {
-	routing := &adminpb.AppProfile_SingleClusterRouting{ClusterId: clusterID, AllowTransactionalWrites: true}
-	return &adminpb.AppProfile{Name: in.AppProfile(appProfileID), RoutingPolicy: &adminpb.AppProfile_SingleClusterRouting_{SingleClusterRouting: routing}}
 }

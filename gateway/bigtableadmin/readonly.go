@@ -17,7 +17,6 @@ import (
 var (
 	errInstances = status.Error(codes.FailedPrecondition, "Instances cannot be changed: every instance name is a name of the same tables.")
 	errClusters  = status.Error(codes.FailedPrecondition, "Clusters cannot be changed: an instance has one, whose nodes are those that are alive.")
-	errProfiles  = status.Error(codes.FailedPrecondition, "App profiles cannot be changed: with one cluster, all would be as default.")
 )
 
 // CreateInstance implements adminpb.BigtableInstanceAdminServer: every instance exists already.
@@ -62,30 +61,6 @@ func (s *instances) PartialUpdateCluster(context.Context, *adminpb.PartialUpdate
 // DeleteCluster implements adminpb.BigtableInstanceAdminServer.
 func (s *instances) DeleteCluster(context.Context, *adminpb.DeleteClusterRequest) (*emptypb.Empty, error) {
 	return nil, errClusters
-}
-
-// CreateAppProfile implements adminpb.BigtableInstanceAdminServer.
-func (s *instances) CreateAppProfile(_ context.Context, req *adminpb.CreateAppProfileRequest) (*adminpb.AppProfile, error) {
-	if req.AppProfileId == appProfileID {
-		return nil, status.Errorf(codes.AlreadyExists, "app profile %q already exists", appProfileID)
-	}
-	return nil, errProfiles
-}
-
-// UpdateAppProfile implements adminpb.BigtableInstanceAdminServer.
-func (s *instances) UpdateAppProfile(ctx context.Context, req *adminpb.UpdateAppProfileRequest) (*longrunningpb.Operation, error) {
-	if _, err := s.GetAppProfile(ctx, &adminpb.GetAppProfileRequest{Name: req.GetAppProfile().GetName()}); err != nil {
-		return nil, err
-	}
-	return nil, errProfiles
-}
-
-// DeleteAppProfile implements adminpb.BigtableInstanceAdminServer.
-func (s *instances) DeleteAppProfile(ctx context.Context, req *adminpb.DeleteAppProfileRequest) (*emptypb.Empty, error) {
-	if _, err := s.GetAppProfile(ctx, &adminpb.GetAppProfileRequest{Name: req.Name}); err != nil {
-		return nil, err
-	}
-	return nil, errProfiles
 }
 
 // ListLogicalViews implements adminpb.BigtableInstanceAdminServer. There are none.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/names"
 	"github.com/steledb/stele/table"
 )
@@ -41,6 +42,10 @@ type Config struct {
 	Open func(ctx context.Context) (Tables, Nodes, error)
 	// OpenRights returns the caller, and the rights that it may administer. Its errors are like those of Open.
 	OpenRights func(ctx context.Context) (Caller, Grants, error)
+	// OpenProfiles returns the app profiles as the caller may administer them. Its errors are like those of Open.
+	OpenProfiles func(ctx context.Context) (Profiles, error)
+	// ProfilesChanged, unless it is nil, is called after a change of app profiles.
+	ProfilesChanged func()
 	// StrictLimits rejects requests beyond the limits of Google's service, even if they are within those of the cluster.
 	StrictLimits bool
 }
@@ -48,7 +53,7 @@ type Config struct {
 // Ids of what an instance contains.
 const (
 	clusterID         = names.ClusterID
-	appProfileID      = "default"
+	appProfileID      = api.DefaultAppProfile
 	defaultInstanceID = "default"
 )
 

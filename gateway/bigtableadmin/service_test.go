@@ -478,9 +478,6 @@ func TestInstances(t *testing.T) {
 	if _, err := s.GetCluster(t.Context(), &adminpb.GetClusterRequest{Name: parent + "/clusters/x"}); status.Code(err) != codes.NotFound {
 		t.Errorf("%v", err)
 	}
-	if got, err := s.ListAppProfiles(t.Context(), &adminpb.ListAppProfilesRequest{Parent: "projects/p/instances/-"}); err != nil || got.AppProfiles[0].Name != "projects/p/instances/default/appProfiles/default" {
-		t.Errorf("%v, %v", got, err)
-	}
 	if got, err := s.ListInstances(t.Context(), &adminpb.ListInstancesRequest{Parent: "projects/p"}); err != nil || len(got.Instances) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -493,7 +490,7 @@ func TestInstances(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	s := &instances{cfg: (&fakeCluster{}).service().cfg}
 	code := func(_ any, err error) codes.Code { return status.Code(err) }
-	ctx, profile := t.Context(), parent+"/appProfiles/"
+	ctx := t.Context()
 	for i, c := range []struct{ got, want codes.Code }{
 		{code(s.CreateInstance(ctx, &adminpb.CreateInstanceRequest{Parent: "projects/p", InstanceId: "i"})), codes.AlreadyExists},
 		{code(s.CreateInstance(ctx, &adminpb.CreateInstanceRequest{Parent: "p", InstanceId: "i"})), codes.InvalidArgument},
@@ -504,12 +501,6 @@ func TestReadOnly(t *testing.T) {
 		{code(s.UpdateCluster(ctx, nil)), codes.FailedPrecondition},
 		{code(s.PartialUpdateCluster(ctx, nil)), codes.FailedPrecondition},
 		{code(s.DeleteCluster(ctx, nil)), codes.FailedPrecondition},
-		{code(s.CreateAppProfile(ctx, &adminpb.CreateAppProfileRequest{AppProfileId: "default"})), codes.AlreadyExists},
-		{code(s.CreateAppProfile(ctx, &adminpb.CreateAppProfileRequest{AppProfileId: "x"})), codes.FailedPrecondition},
-		{code(s.UpdateAppProfile(ctx, &adminpb.UpdateAppProfileRequest{AppProfile: &adminpb.AppProfile{Name: profile + "default"}})), codes.FailedPrecondition},
-		{code(s.UpdateAppProfile(ctx, &adminpb.UpdateAppProfileRequest{AppProfile: &adminpb.AppProfile{Name: profile + "x"}})), codes.NotFound},
-		{code(s.DeleteAppProfile(ctx, &adminpb.DeleteAppProfileRequest{Name: profile + "default"})), codes.FailedPrecondition},
-		{code(s.DeleteAppProfile(ctx, &adminpb.DeleteAppProfileRequest{Name: profile})), codes.InvalidArgument},
 		{code(s.ListLogicalViews(ctx, nil)), codes.OK},
 		{code(s.ListMaterializedViews(ctx, nil)), codes.OK},
 		{code((&fakeCluster{}).service().ListAuthorizedViews(ctx, &adminpb.ListAuthorizedViewsRequest{Parent: parent + "/tables/x"})), codes.NotFound},

@@ -162,7 +162,7 @@ type Limits struct {
 	Strict bool
 }
 
-// strictIDBytes is the limit of Google's service for ids of tables and authorized views.
+// strictIDBytes is the limit of Google's service for ids of tables, authorized views and app profiles.
 const strictIDBytes = 50
 
 // CheckTableID checks the id of a new table. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
@@ -175,6 +175,14 @@ func (l Limits) CheckTableID(id string) error {
 
 // CheckViewID checks the id of a new authorized view as Google's service does. The schema of the table checks it, too. Errors: ErrBadName.
 func (l Limits) CheckViewID(id string) error { return l.check("authorized view id", id) }
+
+// CheckAppProfileID checks the id of a new app profile. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
+func (l Limits) CheckAppProfileID(id string) error {
+	if err := (*table.Limits)(nil).CheckName("app profile id", id); err != nil {
+		return err
+	}
+	return l.check("app profile id", id)
+}
 
 func (l Limits) check(what, id string) error {
 	if !l.Strict || id == "" {

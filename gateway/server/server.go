@@ -67,6 +67,7 @@ func New(cfg Config) *Server {
 	m := newMemory(cfg.MemoryBytes)
 	cfg.Data.Reserve, cfg.Data.AdmitSession = m.reserve, m.admitSession
 	data := bigtable.New(cfg.Data)
+	cfg.Admin.ProfilesChanged = data.ProfilesChanged
 	g := guard{cfg.Logger}
 	s := &Server{memory: m, data: data, caller: cfg.Caller, grpc: grpc.NewServer(
 		grpc.Creds(connCredentials{}),
@@ -82,6 +83,9 @@ func New(cfg Config) *Server {
 	bigtableadmin.New(cfg.Admin).Register(services)
 	return s
 }
+
+// Requests returns the requests of the data API by app profile.
+func (s *Server) Requests() []bigtable.RequestCounts { return s.data.Requests() }
 
 // Serve serves the connections of a listener, which it closes, until Shutdown. Then it returns nil.
 func (s *Server) Serve(l net.Listener) error {

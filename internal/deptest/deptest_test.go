@@ -167,7 +167,7 @@ var services = map[string][]string{
 	"nodeadmin":    {"authz", "changes", "gossip", "identity", "members", "method", "namespace", "peers", "removal", "reply"},
 	"actfor":       {"authz", "method", "reply"},
 	"tokenauth":    {"advertise", "authz", "hostgate", "method"},
-	"bigtableport": {"actfor", "advertise", "authz", "tokenauth"},
+	"bigtableport": {"actfor", "advertise", "authz", "metric", "tokenauth"},
 	"signin":       {"actfor", "advertise", "authz", "certs"},
 	"keyheat":      {"authz", "metarows", "method", "namespace", "peers", "reply"},
 	"usage":        {"authz", "metarows", "method", "metric", "namespace", "peers", "reply"},
@@ -190,6 +190,7 @@ var services = map[string][]string{
 	"backups":      {"authz", "backup", "changes", "method", "metric", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
 	"replication":  {"authz", "changes", "method", "metric", "namespace", "remote", "reply", "tables"},
 	"registry":     {"authz", "changes", "method", "namespace", "remote", "reply"},
+	"appprofiles":  {"authz", "changes", "method", "namespace", "reply"},
 	"remote":       {},
 }
 

@@ -36,6 +36,8 @@ type Config struct {
 	StrictLimits bool
 	// Peer describes the node to clients.
 	Peer bigtable.Peer
+	// AppProfiles returns the app profiles of the cluster. Its errors become statuses by package errcode.
+	AppProfiles func(ctx context.Context) ([]client.AppProfile, error)
 	// Failed is called if the port cannot be served any more.
 	Failed func(error)
 }
@@ -78,7 +80,7 @@ func Open(cfg Config) (*Port, error) {
 				t = t.View(view)
 			}
 			return t, nil
-		}, Peer: cfg.Peer, Sessions: cfg.Sessions, StrictLimits: cfg.StrictLimits, RowBytesMax: cfg.MemoryBytes / rowShare},
+		}, Profiles: cfg.AppProfiles, Peer: cfg.Peer, Sessions: cfg.Sessions, StrictLimits: cfg.StrictLimits, RowBytesMax: cfg.MemoryBytes / rowShare},
 		Admin: bigtableadmin.Config{StrictLimits: cfg.StrictLimits, Open: func(ctx context.Context) (bigtableadmin.Tables, bigtableadmin.Nodes, error) {
 			c, err := callerOf(ctx).client(ctx, true)
 			if err != nil {
@@ -91,6 +93,12 @@ func Open(cfg Config) (*Port, error) {
 				return nil, nil, err
 			}
 			return c, c.Grants(), nil
+		}, OpenProfiles: func(ctx context.Context) (bigtableadmin.Profiles, error) {
+			c, err := callerOf(ctx).client(ctx, true)
+			if err != nil {
+				return nil, err
+			}
+			return c.AppProfiles(), nil
 		}},
 	})
 	go p.serve(cfg.Guard(l, max(1, server.ConnsMax(cfg.MemoryBytes)/strangersShare))) // ends with Close

@@ -52,15 +52,21 @@ func (c *counter) call(ctx context.Context, method string, req, reply any, cc *g
 func sessionClient(t testing.TB, addr string) (*bigtable.Client, *counter) {
 	t.Helper()
 	n := &counter{}
-	c, err := bigtable.NewClientWithConfig(t.Context(), project, instance, bigtable.ClientConfig{MetricsProvider: bigtable.NoopMetricsProvider{}, DisableDirectAccess: true},
-		option.WithEndpoint("passthrough:///"+addr), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
-		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(n.stream)), option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(n.call)))
+	c, err := n.client(t.Context(), addr, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c, n
+}
+
+// client returns such a client with an app profile.
+func (c *counter) client(ctx context.Context, addr, profile string) (*bigtable.Client, error) {
+	cfg := bigtable.ClientConfig{AppProfile: profile, MetricsProvider: bigtable.NoopMetricsProvider{}, DisableDirectAccess: true}
+	return bigtable.NewClientWithConfig(ctx, project, instance, cfg,
+		option.WithEndpoint("passthrough:///"+addr), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(c.stream)), option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(c.call)))
 }
 
 // awaitSessions reads a row until the client does that in a session: it asks the node after it has started.
