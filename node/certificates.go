@@ -23,14 +23,7 @@ import (
 // newCertificates creates the services of a cluster with certificates. On an open node they hold no keys.
 func (n *Node) newCertificates() {
 	transport := func() *certs.Transport { return n.security }
-	// issuers are the nodes that should have the authority's key, the master first.
-	issuers := func() []string {
-		ids := n.members.AliveVoters()
-		if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.self.ID() {
-			ids = slices.Insert(slices.DeleteFunc(ids, func(id string) bool { return id == masterID }), 0, masterID)
-		}
-		return ids
-	}
+	issuers := func() []string { return issuersOf(n) }
 	n.gossipKey = gossipkey.New(gossipkey.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Meta: &n.meta, Catalog: &n.catalog, Changes: n.changes,
 		Peers: &n.peers, IsMaster: n.candidate.IsMaster, RaftEpoch: n.self.RaftEpoch, Removed: n.removed, Issuers: issuers, Period: n.cfg.rolloverPeriod,
 		Nodes: func(ctx context.Context) (nodes []gossipkey.Node, err error) {
@@ -51,6 +44,15 @@ func (n *Node) newCertificates() {
 			return x.ID, err
 		}, Check: n.removed.Check})
 	n.tokenAuth = tokenauth.New(tokenauth.Config{Authz: n.authz, Serving: n.checkServing})
+}
+
+// issuersOf returns the nodes that should have the authority's key, the master first.
+func issuersOf(n *Node) []string {
+	ids := n.members.AliveVoters()
+	if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.self.ID() {
+		ids = slices.Insert(slices.DeleteFunc(ids, func(id string) bool { return id == masterID }), 0, masterID)
+	}
+	return ids
 }
 
 // keys returns the node's directory of keys.
