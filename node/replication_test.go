@@ -498,3 +498,30 @@ func TestReplicationFailover(t *testing.T) {
 	}
 	r.equal("after three masters")
 }
+
+// TestReplicationCreatedAgain (RE2): a table of a replication that was removed accepts no changes of another source under the same name. Without the table, all of the
+// other source is copied.
+func TestReplicationCreatedAgain(t *testing.T) {
+	r := newReplicated(t, 1)
+	r.add()
+	r.equal("the first source")
+	if err := r.to.c.Replications().Remove(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	r.from = newBackupCluster(t, 1) // its sequence numbers are lower
+	r.x = newTimed(r.from)
+	for _, row := range []string{"row001", "row002", "row050"} {
+		if err := r.from.c.Table("t").Apply(r.ctx, client.NewRowMutation(row).Set("f:q", []byte("of the second source"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := r.to.c.Replications().Create(r.ctx, &client.ReplicationSpec{Name: "east", Addrs: r.from.addrs, Tables: []string{"t"}})
+	if !errors.Is(err, client.ErrTableExists) {
+		t.Errorf("with the table of the first source: %v", err)
+	}
+	if err := r.to.c.Tables().Drop(r.ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	r.add()
+	r.equal("the second source")
+}

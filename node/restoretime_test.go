@@ -10,8 +10,10 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
 )
 
 // timed is a table, and what its rows were at some times.
@@ -243,5 +245,94 @@ func TestRestoreToTimeFailover(t *testing.T) {
 		awaitAllLogReplicas(t, f.testCluster)
 		good(x.c.Backups().Restore(x.ctx, made, "t", made))
 		x.same(made, i+2)
+	}
+}
+
+// TestRestoreBeforeClear (BU6): a clear before the backup is not in what is restored to a time before the clear: the restore is refused, or has the rows.
+func TestRestoreBeforeClear(t *testing.T) {
+	x := newTimed(newBackupCluster(t, 1))
+	for range 20 {
+		x.step()
+	}
+	time.Sleep(20 * time.Millisecond)
+	x.record()
+	time.Sleep(20 * time.Millisecond)
+	if err := x.c.Tables().ClearRows(x.ctx, "t", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	b := x.backup("t")
+	if len(x.want[0]) == 0 {
+		t.Fatal("no rows")
+	}
+	made, err := x.c.Backups().CreateAt(x.ctx, time.Hour, b.ID, "t", x.at[0])
+	if err != nil {
+		t.Logf("refused: %v", err)
+		return
+	}
+	good(x.c.Backups().Wait(x.ctx, made))
+	good(x.c.Backups().Restore(x.ctx, made, "t", "r"))
+	x.same("r", 0)
+}
+
+// TestRestoredOrder (T5): the files of a tablet that was restored to a time are sorted by their first sequence numbers.
+func TestRestoredOrder(t *testing.T) {
+	x := newTimed(newBackupCluster(t, 1))
+	put := func(row string) {
+		t.Helper()
+		if err := x.c.Table("t").Apply(x.ctx, client.NewRowMutation(row).Set("f:q", []byte(row))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("row050")
+	b := x.backup("t")
+	if _, err := x.c.Tablets().Split(x.ctx, "t", "row055"); err != nil {
+		t.Fatal(err)
+	}
+	put("row059") // the upper part
+	put("row041") // the lower part
+	x.record()
+	made := good(x.c.Backups().CreateAt(x.ctx, time.Hour, b.ID, "t", x.at[0]))
+	good(x.c.Backups().Wait(x.ctx, made))
+	good(x.c.Backups().Restore(x.ctx, made, "t", "r"))
+	x.same("r", 0)
+	info := good(x.c.Tables().Describe(x.ctx, "r"))
+	row := good(x.c.Table(metadata.Name).Get(x.ctx, string(metadata.Key(nil, info.Schema.ID, nil)), client.Filter(metadata.Rows())))
+	m := good(tablet.DecodeMeta(good(metadata.Decode(row)).Meta))
+	for _, g := range m.Groups {
+		for i, f := range g.Files {
+			if i > 0 && f.MinSeq < g.Files[i-1].MinSeq {
+				t.Errorf("group %s, file %d: sequence numbers from %d on, and those of the file before from %d on", g.Name, i, f.MinSeq, g.Files[i-1].MinSeq)
+			}
+		}
+	}
+}
+
+// TestClearWithoutStream (BU6): a clear of a time without a change stream is missing in it: a restore across that time is refused.
+func TestClearWithoutStream(t *testing.T) {
+	x := newTimed(newBackupCluster(t, 1))
+	for range 20 {
+		x.step()
+	}
+	b := x.backup("t")
+	good(x.c.Tables().Alter(x.ctx, "t", table.Change{Op: table.ChangeStream}))
+	x.rows("t") // tablet servers learn that the stream has ended
+	if err := x.c.Tables().ClearRows(x.ctx, "t", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	good(x.c.Tables().Alter(x.ctx, "t", table.Change{Op: table.ChangeStream, Retention: time.Hour}))
+	time.Sleep(20 * time.Millisecond)
+	x.record()
+	time.Sleep(20 * time.Millisecond)
+	made, err := x.c.Backups().CreateAt(x.ctx, time.Hour, b.ID, "t", x.at[0])
+	if err == nil {
+		_, err = x.c.Backups().Wait(x.ctx, made)
+	}
+	if err != nil {
+		t.Logf("refused: %v", err)
+		return
+	}
+	good(x.c.Backups().Restore(x.ctx, made, "t", "r"))
+	if rows := x.rows("r"); len(rows) != len(x.want[0]) {
+		t.Errorf("restored %d rows, want %d", len(rows), len(x.want[0]))
 	}
 }

@@ -317,9 +317,10 @@ func (as For) ReadChanges(ctx context.Context, tableName string, r ChangesReques
 			return p, err
 		}
 		p.Release()
-		if q.Next, q.Since = p.Next, 0; p.more {
+		if q.Next = p.Next; p.more {
 			continue // a page without changes is the last
 		}
+		q.Since = 0
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

@@ -294,3 +294,101 @@ func TestHiddenChangesReleaseMemory(t *testing.T) {
 		t.Error("memory for large reads is held")
 	}
 }
+
+// TestChangesSince: a read by time returns no change of before that time, however many older ones are in between.
+func TestChangesSince(t *testing.T) {
+	e := newEnv(t, Config{MemtablesBytesMax: 256 << 20, MemtableBytes: 128 << 20}, "f", streamed)
+	last := int64(0)
+	for i := range 24 {
+		e.clock.micros.Add(1000)
+		last = e.mustApply(fmt.Sprintf("row%02d", i), table.Set("f", []byte("q"), table.ServerTimestamp, make([]byte, 1<<20)))
+	}
+	p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Since: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	for _, c := range p.Changes {
+		if c.Time < last {
+			t.Errorf("row %s: change of %d, since %d was requested", c.Row, c.Time, last)
+		}
+	}
+}
+
+// TestInterruptedChangesAfterCrash (CS3): a position before an interruption of the stream is out of range, also after the tablet was recovered (CS3).
+func TestInterruptedChangesAfterCrash(t *testing.T) {
+	for _, flushed := range []bool{false, true} {
+		f := newCluster(t, Config{}, 1, "f:", streamed)
+		s := f.servers[0]
+		apply := func(row string) {
+			t.Helper()
+			if _, err := applySync(s.Server, row, setCell(row)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		apply("a")
+		if flushed {
+			if err := s.Compact(t.Context(), testTable, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, err := s.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Next: 1})
+		if err != nil || len(first.Changes) != 1 {
+			t.Fatal(first, err)
+		}
+		plain := f.schema.Clone()
+		plain.ChangeRetention = 0
+		if err := s.SetSchema(plain); err != nil {
+			t.Fatal(err)
+		}
+		apply("lost")
+		if err := s.SetSchema(f.schema); err != nil {
+			t.Fatal(err)
+		}
+		apply("b")
+		_, err = s.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Next: first.Next})
+		t.Log("before the crash:", err)
+		runs := f.kill(s)
+		s = f.start()
+		f.servers = append(f.servers, s)
+		if err := f.load(s, nil, runs); err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Next: first.Next})
+		if !errors.Is(err, api.ErrOutOfRange) {
+			t.Errorf("flushed %t: after the crash: %v", flushed, err)
+			for _, c := range p.Changes {
+				t.Logf("position %d: change of row %s", first.Next, c.Row)
+			}
+		}
+	}
+}
+
+// TestChangesSinceBeforeStream: a read since a time before the stream began, or of while it was interrupted, is out of range, also if no write had the server's timestamp (CS3).
+func TestChangesSinceBeforeStream(t *testing.T) {
+	for _, flushed := range []bool{false, true} {
+		e := newEnv(t, Config{}, "f", streamed)
+		plain := e.schema.Clone()
+		plain.ChangeRetention = 0
+		if err := e.SetSchema(plain); err != nil {
+			t.Fatal(err)
+		}
+		before := e.clock.now()
+		e.clock.micros.Add(time.Minute.Microseconds())
+		e.mustApply("lost", table.Set("f", []byte("q"), 5, []byte("1"))) // a minute later than before, without a change stream
+		if flushed {
+			if err := e.Compact(t.Context(), testTable, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.clock.micros.Add(time.Minute.Microseconds())
+		if err := e.SetSchema(e.schema); err != nil {
+			t.Fatal(err)
+		}
+		e.mustApply("kept", table.Set("f", []byte("q"), 5, []byte("2")))
+		p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Since: before.UnixMicro()})
+		if !errors.Is(err, api.ErrOutOfRange) {
+			t.Errorf("flushed %t: since before both writes: %d changes, %v; want out of range", flushed, len(p.Changes), err)
+		}
+	}
+}

@@ -1,15 +1,19 @@
 package tablet
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/changes"
+	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/logbody"
 	"github.com/steledb/stele/tablet/sortedrun"
 )
@@ -95,6 +99,7 @@ type recovery struct {
 	maxSeq uint64
 	frozen int // memtables
 	open   []sortedrun.Entries
+	gaps   streamGaps
 }
 
 // run adds the entries to memtables. If they exceed the memory for recoveries, it writes them to
@@ -132,6 +137,9 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 	s, n := r.server, 0
 	all := distinctOf(sources) // a memtable would not know what the one before it has
 	for ok := all.First(); ok; ok = all.Next() {
+		if err := r.gaps.add(all.Key(), all.Value()); err != nil {
+			return mems, false, err
+		}
 		if len(mems) == 0 || mems[len(mems)-1].Bytes() > s.cfg.MemtableBytes {
 			mems = append(mems, newMem(s.writeMemory))
 		}
@@ -162,6 +170,9 @@ func (r *recovery) freeze(mems []*mem) {
 		m.maxSeq.Store(r.maxSeq)
 		m.stamped = r.tablet.writer.stamped.Load()
 		m.changes.Sort()
+		if last := r.gaps.last; last > 0 {
+			m.changes.Skip(last, r.gapTime())
+		}
 		if records := m.changes.From(0); r.load.Meta.Changes == nil && len(records) > 0 { // those before may be older than the stream
 			m.changes.Skip(r.load.Meta.Redo, records[0].Time-1)
 		}
@@ -170,6 +181,50 @@ func (r *recovery) freeze(mems []*mem) {
 		}
 	}
 	r.tablet.views.install(func(v *view) { v.frozen = append(v.frozen, mems...) })
+}
+
+// gapTime returns a time at or after those of all entries, in µs.
+func (r *recovery) gapTime() int64 {
+	return max(r.tablet.writer.stamped.Load(), r.tablet.writer.now())
+}
+
+// streamGaps finds the last entry of sorted runs without a record: its mutation was made while the table had no change stream.
+type streamGaps struct {
+	last    uint64
+	row     []byte
+	records []seqRange // of row, sorted before its first entry is looked up
+	sorted  bool
+	scratch []byte
+}
+
+// seqRange are the sequence numbers first to end-1.
+type seqRange struct{ first, end uint64 }
+
+// add adds an entry or a record, in the order of sorted runs: a row's records are before its entries.
+func (g *streamGaps) add(key, value []byte) (err error) {
+	n := ikey.RowLen(key)
+	if n < 0 {
+		return ikey.ErrBadKey
+	}
+	if row := key[:n]; !bytes.Equal(row, g.row) {
+		g.row, g.records, g.sorted = append(g.row[:0], row...), g.records[:0], false
+	}
+	if _, first, ok := logbody.RecordKey(key); ok {
+		end := first
+		g.scratch, err = logbody.EachEntry(value, first, 0, g.scratch, func([]byte, []byte) error { end++; return nil })
+		g.records, g.sorted = append(g.records, seqRange{first, end}), false
+		return err
+	}
+	if !g.sorted {
+		slices.SortFunc(g.records, func(a, b seqRange) int { return cmp.Compare(a.first, b.first) })
+		g.sorted = true
+	}
+	seq := ikey.Seq(key)
+	i, found := slices.BinarySearchFunc(g.records, seq, func(r seqRange, seq uint64) int { return cmp.Compare(r.first, seq) })
+	if !found && (i == 0 || g.records[i-1].end <= seq) {
+		g.last = max(g.last, seq)
+	}
+	return nil
 }
 
 // sources returns the runs' entries of the tablet.
@@ -216,12 +271,14 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 		return errUnloaded
 	}
 	defer v.release()
-	split := &recordSplitter{source: distinctOf(sources), update: newChangeUpdate(ctx, t, v)}
+	r.gaps = streamGaps{} // of the memtables that were not filled
+	split := &recordSplitter{source: distinctOf(sources), update: newChangeUpdate(ctx, t, v), gaps: &r.gaps}
 	files, err := t.minor.writeFiles(ctx, v, []source{split}, 0, nil)
 	if err == nil {
 		if err = split.finish(); err != nil {
 			discard(files, false)
 		}
+		split.update.gap, split.update.gapTime = r.gaps.last, r.gapTime()
 	}
 	if err != nil {
 		split.update.discard(false)
@@ -237,6 +294,7 @@ const changeChunkBytes = 16 << 20
 type recordSplitter struct {
 	source
 	update  *changeUpdate
+	gaps    *streamGaps
 	chunk   *changes.Buffer
 	reached []byte // the last key that was passed: a compaction may seek back
 	err     error
@@ -263,6 +321,9 @@ func (r *recordSplitter) settle(ok bool) bool {
 		isNew := string(key) > string(r.reached)
 		if isNew {
 			r.reached = append(r.reached[:0], key...)
+			if r.err = r.gaps.add(key, r.source.Value()); r.err != nil {
+				break
+			}
 		}
 		at, first, is := logbody.RecordKey(key)
 		if !is {

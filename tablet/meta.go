@@ -1,8 +1,10 @@
 package tablet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
@@ -195,8 +197,15 @@ func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
 	m.Groups[at].Files = files
 }
 
-// AddFile adds a file to a group, as its newest.
-func (m *Meta) AddFile(group string, f *FileMeta) { m.replaceFiles(group, nil, f) }
+// AddFile adds a file to a group, behind those with lower sequence numbers.
+func (m *Meta) AddFile(group string, f *FileMeta) {
+	m.replaceFiles(group, nil, f)
+	for i := range m.Groups {
+		if g := &m.Groups[i]; g.Name == group {
+			slices.SortStableFunc(g.Files, func(a, b FileMeta) int { return cmp.Compare(a.MinSeq, b.MinSeq) })
+		}
+	}
+}
 
 // metaVersion is the first element of an encoded Meta. Later versions append fields; readers skip
 // unknown ones.
@@ -442,13 +451,13 @@ func joinChanges(lower, upper *Meta) *changes.Set {
 	return changes.Join(lower.knownChanges(), upper.knownChanges(), lower.Start, lower.End, upper.End)
 }
 
-// knownChanges returns the tablet's change files, or a set without any that begins at the redo point.
+// knownChanges returns the tablet's change files, or a set without any that begins at the redo point. Clears of before are not in it.
 func (m *Meta) knownChanges() *changes.Set {
 	switch {
 	case m.Changes != nil:
 		return m.Changes
 	case m.Redo == 0:
-		return changes.New(0, 0)
+		return changes.New(0, 0).Forget(max(m.Cleared.Last(), 1), m.Stamped)
 	}
-	return changes.New(m.Redo, m.Stamped)
+	return changes.New(m.Redo, m.Stamped).Forget(max(m.Cleared.Last(), m.Redo), m.Stamped)
 }

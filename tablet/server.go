@@ -218,6 +218,7 @@ func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
 	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)
 	t.writer.cfg, t.writer.memory, t.writer.views = &s.cfg, s.writeMemory, &t.views
 	t.writer.appliedNext, t.writer.onFrozen, t.writer.mem = &s.commitLog.appliedNext, func() { s.minors.queue.Add(t) }, newMem(s.writeMemory)
+	t.writer.now = func() int64 { return t.schema.Load().table.Granularity.Stamp(s.cfg.Now().UnixMicro(), 0) }
 	t.minor.tablet, t.merge.tablet = t, t
 	t.meta.set(m)
 	t.views.applied.Store(max(m.Redo, m.Cleared.Last()))

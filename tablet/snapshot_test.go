@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // filesOf returns the files of a tablet's metadata.
@@ -234,5 +235,81 @@ func TestSnapshotWithoutLease(t *testing.T) {
 	}
 	if _, err := e.Snapshot(ctx, lastTablet); !errors.Is(err, api.ErrNotServing) {
 		t.Errorf("of a dropped table: %v", err)
+	}
+}
+
+// TestFilesAddedInAnyOrder (T5): files that are added to metadata out of order, as a restore to a time does part by part of a tablet that was split, keep
+// deleted rows deleted, whatever compactions, splits and merges follow.
+func TestFilesAddedInAnyOrder(t *testing.T) {
+	ctx := t.Context()
+	pick := [2]int{}
+	cfg := Config{pick: func(sizes []int64, _ int) (int, int) {
+		if from, to := pick[0], pick[1]; to <= len(sizes) && from < to {
+			pick = [2]int{}
+			return from, to
+		}
+		return 0, 0
+	}}
+	e := newEnv(t, cfg, "f:")
+	flush := func() {
+		t.Helper()
+		if err := e.Compact(ctx, testTable, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.mustApply("z", setCell("0")) // the upper part is changed first
+	flush()
+	e.mustApply("a", setCell("secret"))
+	e.mustApply("b", setCell("1"))
+	flush()
+	e.mustApply("a", table.DeleteRow())
+	e.mustApply("b", setCell("2"))
+	flush()
+	m, err := e.Snapshot(ctx, lastTablet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, up := cloneMeta(m), cloneMeta(m)
+	low.Clip(nil, []byte("m"))
+	up.Clip([]byte("m"), nil)
+	all := m.Groups[0].Files
+	restored := cloneMeta(m)
+	restored.Groups = []GroupMeta{{Name: m.Groups[0].Name}}
+	for _, f := range []FileMeta{all[1], all[2], all[0]} { // the lower part's files, then the upper part's
+		restored.AddFile(m.Groups[0].Name, &f)
+	}
+	s := *e.schema
+	s.Name, s.ID = "restored", 7
+	restored.ID, restored.Table = 7000, 7
+	e.meta.create(restored)
+	if err := e.Load(ctx, Load{Meta: restored, Schema: &s}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(ctx, storage.OnStore(e.store), []*Meta{restored}, func(file string, _ int64, err error) { t.Errorf("check reports %s: %v", file, err) }); err != nil {
+		t.Fatal(err)
+	}
+	if rows := e.rowsOf("restored"); rows["a"] != nil {
+		t.Fatalf("restored %q", rows)
+	}
+	merge := func(from, to int) {
+		t.Helper()
+		pick = [2]int{from, to}
+		if err := e.Compact(ctx, "restored", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merge(1, 3) // the newer file of the lower part, and that of the upper one
+	if _, _, err := e.Split(ctx, Ref{7, ""}, []byte("m")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Merge(ctx, Ref{7, "m"}, Ref{7, ""}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range filesOf(e.Served().find(Ref{7, ""}).meta.current) {
+		t.Logf("file %d to %d, rows %q to %q", f.MinSeq, f.MaxSeq, f.Start, f.End)
+	}
+	merge(0, 2)
+	if rows := e.rowsOf("restored"); rows["a"] != nil || !slices.Equal(rows["z"], e.read("z", nil)) {
+		t.Errorf("after compactions, the deleted row is there again: %q", rows)
 	}
 }

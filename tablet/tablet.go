@@ -332,6 +332,20 @@ func (f *file) onlyIn(r *tombstone.Range) bool {
 	return !below && !above
 }
 
+// record records the time of the change, for restores to a time: it is later than all writes before it, and earlier than those after it.
+func (c *clearing) record() {
+	t, sc := c.tablet, c.tablet.schema.Load().table
+	at := sc.Granularity.Stamp(t.writer.cfg.Now().UnixMicro(), max(t.writer.stamped.Load(), c.next.Stamped)+1)
+	t.writer.stamped.Store(at) // writes are fenced
+	c.next.Stamped = at
+	switch {
+	case sc.ChangeRetention > 0:
+		c.next.Changes = t.meta.current.knownChanges().Clear(changes.Clear{Range: c.rows, Time: at})
+	case c.next.Changes != nil:
+		c.next.Changes = c.next.Changes.Forget(c.rows.Seq, at)
+	}
+}
+
 // save makes the change durable, and installs its view. The tablet's metadata is locked, and writes are fenced.
 func (c *clearing) save() error {
 	t := c.tablet
@@ -357,10 +371,7 @@ func (c *clearing) save() error {
 			RetryAfter: overloadRetry,
 		}
 	}
-	if sc := t.schema.Load().table; sc.ChangeRetention > 0 { // for a restore to a time
-		at := sc.Granularity.Stamp(t.writer.cfg.Now().UnixMicro(), t.writer.stamped.Load())
-		c.next.Changes = old.knownChanges().Clear(changes.Clear{Range: c.rows, Time: at})
-	}
+	c.record()
 	c.next.checkAfter(old)
 	moment.Pass("before rows are cleared in METADATA", "")
 	if err := t.meta.changes.settle(func(context.Context, bool) error {

@@ -288,6 +288,7 @@ type memWriter struct {
 	views       *viewSet
 	appliedNext *atomic.Uint64 // of serverLog
 	onFrozen    func()         // called after a memtable was frozen; queues it to be written out
+	now         func() int64   // the time as a timestamp of the table, in µs
 
 	mem      *mem
 	scratch  []byte
@@ -335,7 +336,7 @@ func (w *memWriter) add(body []byte, first uint64, ops uint32, time int64) error
 	if logbody.Streamed(body) {
 		m.changes.Add(changes.Record{First: first, Time: time, Body: body})
 	} else {
-		m.changes.Skip(first+uint64(ops)-1, w.stamped.Load())
+		m.changes.Skip(first+uint64(ops)-1, max(w.stamped.Load(), w.now()))
 	}
 	m.count()
 	if m.minSeq.Load() == 0 || first < m.minSeq.Load() {
@@ -363,7 +364,8 @@ func (w *memWriter) tryFreeze() bool {
 		return false
 	}
 	frozen, fresh := w.mem, newMem(w.memory)
-	frozen.stamped = w.stamped.Load()
+	_, gap := frozen.changes.Gap()
+	frozen.stamped = max(w.stamped.Load(), gap) // timestamps of clients do not show when they were written
 	w.mem = fresh
 	w.views.install(func(v *view) {
 		v.frozen = append(v.frozen, frozen)

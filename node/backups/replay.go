@@ -114,12 +114,13 @@ func (s *Service) sourceOf(ctx context.Context, id uint64) (*table.Schema, error
 type beginning struct {
 	start, end []byte
 	redo       uint64
+	stamped    int64 // in µs: what was made later has a later time
 }
 
 // tablets returns where the changes of the backup's tablets begin, and the time of the last change in it, in µs.
 func (p *replayPlan) tablets() (all []beginning, last int64, err error) {
 	err = p.base.Tablets(p.index, func(_ int64, m *tablet.Meta) error {
-		all, last = append(all, beginning{m.Start, m.End, m.Redo}), max(last, m.Stamped)
+		all, last = append(all, beginning{m.Start, m.End, m.Redo, m.Stamped}), max(last, m.Stamped)
 		return nil
 	})
 	return all, last, err
@@ -160,7 +161,7 @@ func (c *beginning) check(set *changes.Set, start, end []byte) error {
 	if seq, last := set.Floor(from, to); seq > c.redo {
 		return api.NewRestoreTimeError(api.RestoreNotKept, last+1)
 	}
-	if set.Forgotten > 0 && set.Forgotten >= c.redo { // a clear has the number of the write before it, which the backup may have
+	if set.Forgotten >= c.redo && set.ForgottenTime > c.stamped { // a clear has the number of the write before it, which the backup may have
 		return api.NewRestoreTimeError(api.RestoreNotKept, set.ForgottenTime+1)
 	}
 	return nil
@@ -293,7 +294,7 @@ func (r *replayer) tablet(ctx context.Context, m *tablet.Meta) error {
 		return err
 	}
 	r.base = m
-	c := beginning{m.Start, m.End, m.Redo}
+	c := beginning{m.Start, m.End, m.Redo, m.Stamped}
 	for _, part := range parts {
 		if part.Changes == nil {
 			return fmt.Errorf("tablet %d is served by a node of a version that does not restore to a time: %w", part.ID, api.ErrUnavailable)

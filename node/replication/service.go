@@ -168,8 +168,11 @@ func (s *Service) createNow(ctx context.Context, r *api.CreateReplicationRequest
 	}
 	for _, schema := range schemas {
 		have, _, err := s.Catalog.Schema(ctx, schema.Name)
-		if err == nil && have.Follows == r.Name { // of an earlier attempt, or of a replication of this name that was removed
+		if err == nil && have.Follows == r.Name { // of an earlier attempt
 			continue
+		}
+		if err == nil && have.Orphaned() {
+			return fmt.Errorf("table %q is of a replication that was removed: drop it, or promote it and choose another: %w", schema.Name, api.ErrTableExists)
 		}
 		if _, err := tables.CreateFollower(ctx, s.Tables, schema, r.Name, by); err != nil {
 			return err
@@ -212,11 +215,28 @@ func (s *Service) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range r.tables {
+		if err := s.orphan(ctx, name, t); err != nil {
+			return err
+		}
+	}
 	if err := s.Catalog.Remove(ctx, recordPath(name), gen); err != nil {
 		return err
 	}
 	s.Log.Info("replication removed", "replication", name)
 	return s.forget(ctx, name, r.tables...)
+}
+
+// orphan makes a table one whose replication was removed, unless it follows another one, or none, or was dropped.
+func (s *Service) orphan(ctx context.Context, replication, name string) error {
+	have, _, err := s.Catalog.Schema(ctx, name)
+	if errors.Is(err, api.ErrNoTable) || err == nil && have.Follows != replication {
+		return nil
+	}
+	if err == nil {
+		_, err = tables.AlterNow(ctx, s.Tables, name, func(old *table.Schema) (*table.Schema, error) { return old.Orphan(), nil })
+	}
+	return err
 }
 
 // forget removes the progress of tables.

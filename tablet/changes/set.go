@@ -106,6 +106,16 @@ func (s *Set) forget() {
 	s.Clears, s.Forgotten, s.ForgottenTime = s.Clears[1:], max(s.Forgotten, c.Seq), max(s.ForgottenTime, c.Time)
 }
 
+// Forget returns the set with the remark that clears up to a sequence number, with times up to time, may be missing. Zero is no time.
+func (s *Set) Forget(seq uint64, time int64) *Set {
+	if time == 0 {
+		return s
+	}
+	n := *s
+	n.Forgotten, n.ForgottenTime = max(s.Forgotten, seq), max(s.ForgottenTime, time)
+	return &n
+}
+
 // with returns the set with other files and floors.
 func (s *Set) with(files []File, floors []Floor) *Set {
 	n := *s
