@@ -42,6 +42,7 @@ func TestKeyHeat(t *testing.T) {
 			}
 		}
 	}
+	began := time.Now()
 	write()
 	if _, err := c.Tablets().Split(ctx, "t", "row8"); err != nil {
 		t.Fatal(err)
@@ -55,6 +56,19 @@ func TestKeyHeat(t *testing.T) {
 	k, reads, writes := heatOf(t, f.client(1), client.KeyHeatRequest{Table: "t"})
 	if reads != 50 || writes != 200 || len(k.Silent) != 0 {
 		t.Errorf("%d reads and %d writes, silent %q", reads, writes, k.Silent)
+	}
+	var readTime, writeTime int64
+	for _, h := range k.Hottest(api.KeyHeatRowsMax) {
+		readTime, writeTime = readTime+h.ReadMicros, writeTime+h.WriteMicros
+		if (h.ReadMicros > 0) != (h.Reads > 0) || (h.WriteMicros > 0) != (h.Writes > 0) {
+			t.Errorf("%+v", h)
+		}
+	}
+	if took := time.Since(began).Microseconds(); readTime < 50 || writeTime < 200 || readTime+writeTime > took {
+		t.Errorf("%d µs of reads and %d µs of writes in %d µs", readTime, writeTime, took)
+	}
+	if _, reads, writes := heatOf(t, f.client(1), client.KeyHeatRequest{Table: "t", Start: []byte("row3"), End: []byte("row5")}); reads != 50 || writes != 40 {
+		t.Errorf("above row3 and up to row5: %d reads and %d writes", reads, writes)
 	}
 	if len(k.Hot) == 0 || string(k.Hot[0].Row) != "row4" {
 		t.Errorf("hot: %+v", k.Hot)

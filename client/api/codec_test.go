@@ -159,6 +159,7 @@ func goldenRequests() []struct {
 		{"scan_open of a set", &ScanOpenRequest{Table: "t", BatchRows: 5, Rows: table.NewRowSet([]table.RowRange{{Start: []byte("m")}, table.RowKeyRange([]byte("k")), {Start: []byte("a"), End: []byte("c")}})},
 			"92 a174 82 aa62617463685f726f777305 a4726f7773 93 92c40161c40163 c4016b 92c4016dc0"},
 		{"key_heat", &KeyHeatRequest{Table: "t", Since: time.Hour, UntilMS: 5, Prefix: []byte("m"), Rows: 9}, "92 a174 84 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a6707265666978c4016d a4726f7773 09"},
+		{"key_heat", &KeyHeatRequest{Table: "t", Start: []byte("a"), End: []byte("b")}, "92 a174 82 a57374617274c40161 a3656e64c40162"},
 		{"hot_tablets", &HotTabletsRequest{}, "90"},
 		{"hot_tablets", &HotTabletsRequest{Since: time.Hour, UntilMS: 5, Most: 9}, "91 83 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a46d6f7374 09"},
 		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},

@@ -89,6 +89,9 @@ type HotTablet struct {
 	Writes     int64  `json:"writes"`
 	ReadBytes  int64  `json:"read_bytes"`
 	WriteBytes int64  `json:"write_bytes"`
+	// ReadMicros and WriteMicros are the time that the reads and writes took, in µs; 0 from nodes of an earlier version.
+	ReadMicros  int64 `json:"read_us"`
+	WriteMicros int64 `json:"write_us"`
 }
 
 // Share returns the tablet's share of all operations, from 0 to 1.
@@ -110,7 +113,7 @@ func (l *HotTabletList) fields() fields {
 func (t *HotTablet) fields() fields {
 	return fields{
 		{"table", &t.Table}, {"table_id", &t.TableID}, {"node", &t.Node}, {"start", &t.Start}, {"end", &t.End}, {"reads", &t.Reads}, {"writes", &t.Writes},
-		{"read_bytes", &t.ReadBytes}, {"write_bytes", &t.WriteBytes},
+		{"read_bytes", &t.ReadBytes}, {"write_bytes", &t.WriteBytes}, {"read_us", &t.ReadMicros}, {"write_us", &t.WriteMicros},
 	}
 }
 

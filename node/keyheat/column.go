@@ -83,26 +83,39 @@ func (c *column) reduce() {
 	}
 }
 
-// append encodes the column: [minute, [[table, buckets, hot, large, events]…]].
-func (c *column) append(e *wire.Encoder) {
+// form is which values of buckets are encoded.
+type form int
+
+const (
+	formCounts form = iota // [start, end, reads, writes, read bytes, write bytes]
+	formTimes              // and [… read µs, write µs]
+	formLatest = formTimes
+)
+
+// append encodes the column: [minute, [[table, buckets, hot, large, events]…]]. A later form has more values at the ends of arrays.
+func (c *column) append(e *wire.Encoder, f form) {
 	e.Array(2)
 	e.Int(c.minute)
 	e.Array(len(c.tables))
 	for _, t := range c.tables {
 		e.Array(5)
 		e.Uint(t.table)
-		t.append(e)
+		t.append(e, f)
 	}
 }
 
-func (t *tableHeat) append(e *wire.Encoder) {
+func (t *tableHeat) append(e *wire.Encoder, f form) {
 	e.Array(len(t.buckets))
 	for i := range t.buckets {
 		b := &t.buckets[i]
-		e.Array(6)
+		values := []int64{b.Reads, b.Writes, b.ReadBytes, b.WriteBytes, b.ReadMicros, b.WriteMicros}
+		if f < formTimes {
+			values = values[:4]
+		}
+		e.Array(2 + len(values))
 		e.Bin(b.Start)
 		e.Bin(b.End)
-		for _, n := range []int64{b.Reads, b.Writes, b.ReadBytes, b.WriteBytes} {
+		for _, n := range values {
 			e.Int(n)
 		}
 	}
@@ -130,49 +143,69 @@ func (t *tableHeat) append(e *wire.Encoder) {
 
 // decode decodes a column, with the parts of only those tables; all if there are none.
 func (c *column) decode(d *wire.Decoder, only ...uint64) error {
-	header(d, 2)
-	c.minute = d.Int()
-	for range d.Array() {
-		header(d, 5)
-		t := &tableHeat{table: d.Uint()}
-		if len(only) > 0 && !slices.Contains(only, t.table) {
-			for range 4 {
-				d.Skip()
-			}
-			continue
+	tuple(d, 2, func(int) int {
+		c.minute = d.Int()
+		for range d.Array() {
+			tuple(d, 5, func(more int) int {
+				t := &tableHeat{table: d.Uint()}
+				if len(only) > 0 && !slices.Contains(only, t.table) {
+					return -4 // its other values are skipped as well
+				}
+				t.decode(d)
+				c.tables = append(c.tables, t)
+				return 0
+			})
 		}
-		if t.decode(d); d.Err() != nil {
-			return d.Err()
-		}
-		c.tables = append(c.tables, t)
-	}
+		return 0
+	})
 	return d.Err()
 }
 
 func (t *tableHeat) decode(d *wire.Decoder) {
 	for range d.Array() {
-		header(d, 6)
-		b := heat.Bucket{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes())}
-		b.Sums = heat.Sums{Reads: d.Int(), Writes: d.Int(), ReadBytes: d.Int(), WriteBytes: d.Int()}
-		t.buckets = append(t.buckets, b)
+		tuple(d, 6, func(more int) int {
+			b := heat.Bucket{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes())}
+			b.Sums = heat.Sums{Reads: d.Int(), Writes: d.Int(), ReadBytes: d.Int(), WriteBytes: d.Int()}
+			used := 0
+			if more >= 2 { // formTimes
+				b.ReadMicros, b.WriteMicros = d.Int(), d.Int()
+				used = 2
+			}
+			t.buckets = append(t.buckets, b)
+			return used
+		})
 	}
 	for range d.Array() {
-		header(d, 3)
-		t.hot = append(t.hot, heat.Hot{Row: bytes.Clone(d.Bytes()), Reads: d.Int(), Writes: d.Int()})
+		tuple(d, 3, func(int) int {
+			t.hot = append(t.hot, heat.Hot{Row: bytes.Clone(d.Bytes()), Reads: d.Int(), Writes: d.Int()})
+			return 0
+		})
 	}
 	for range d.Array() {
-		header(d, 2)
-		t.large = append(t.large, heat.Large{Row: bytes.Clone(d.Bytes()), Bytes: d.Int()})
+		tuple(d, 2, func(int) int {
+			t.large = append(t.large, heat.Large{Row: bytes.Clone(d.Bytes()), Bytes: d.Int()})
+			return 0
+		})
 	}
 	for range d.Array() {
-		header(d, 3)
-		t.events = append(t.events, event{d.Int(), d.Str(), bytes.Clone(d.Bytes())})
+		tuple(d, 3, func(int) int {
+			t.events = append(t.events, event{d.Int(), d.Str(), bytes.Clone(d.Bytes())})
+			return 0
+		})
 	}
 }
 
-// header reads the header of an array of n.
-func header(d *wire.Decoder, n int) {
-	if got := d.Array(); got != n && d.Err() == nil {
+// tuple reads an array of at least n values with read, which gets how many more there are, and returns how many of them it has read. The
+// others, of a later form, are skipped.
+func tuple(d *wire.Decoder, n int, read func(more int) int) {
+	got := d.Array()
+	if got < n && d.Err() == nil {
 		d.Fail(fmt.Errorf("array of %d, want %d", got, n))
+	}
+	if d.Err() != nil {
+		return
+	}
+	for range got - n - read(got-n) {
+		d.Skip()
 	}
 }

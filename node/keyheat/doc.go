@@ -15,7 +15,7 @@
 //	   0  4096  "STELEHEAT1\n", then zeros: row keys begin after the page that an encrypted file has in the clear
 //	4096     4  length of the record's body, little-endian
 //	4100     4  CRC-32C of the body
-//	4104        body: a MessagePack array; see column
+//	4104        body: a MessagePack array; see column. Arrays may have more values at their ends, which a reader ignores.
 //
 // If the block store is encrypted, so are these files, with a key that follows from the master key; with another one they begin anew.
 //

@@ -211,9 +211,10 @@ func (s *Service) gather(ctx context.Context, id uint64, p period, g *grid) (err
 	g.silent, err = s.ask(ctx, func(ctx context.Context, node string) error {
 		part := &part{}
 		err := s.Peers.Call(ctx, node, Method, func(e *wire.Encoder) {
-			e.Array(4)
+			e.Array(5)
 			e.Uint(id)
 			p.append(e)
+			e.Int(int64(formLatest))
 		}, part.decode)
 		if err == nil {
 			mu.Lock()
@@ -252,6 +253,7 @@ func (s *Service) ask(ctx context.Context, call func(ctx context.Context, node s
 // servePart answers Method.
 func (s *Service) servePart(c *rpc.Call) {
 	id, p := c.Params.Uint(), period{from: c.Params.Int(), to: c.Params.Int(), interval: c.Params.Int()}
+	f := formOf(c, 5)
 	err := c.Params.Err()
 	if err == nil {
 		err = p.check()
@@ -264,7 +266,15 @@ func (s *Service) servePart(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	c.Reply(own.append)
+	c.Reply(func(e *wire.Encoder) { own.append(e, f) })
+}
+
+// formOf reads the form of the answer from the last of n parameters. An older node sends it not, and reads only the first form.
+func formOf(c *rpc.Call, n int) form {
+	if c.NumParams < n {
+		return formCounts
+	}
+	return form(min(max(c.Params.Int(), 0), int64(formLatest)))
 }
 
 // part returns the node's part of a period.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unsafe"
 
 	"github.com/steledb/stele/internal/testseed"
@@ -16,6 +18,7 @@ import (
 // read notes a read of a single row.
 func read(t *Tablet, row []byte, n int64) {
 	var r Reader
+	r.Start(time.Time{})
 	r.Begin(t)
 	r.Read(row, n)
 	r.End()
@@ -48,7 +51,7 @@ func TestSum(t *testing.T) {
 			for i := range notes {
 				row := fmt.Appendf(nil, "row%05d", r.IntN(1+i))
 				read(tablet, row, 3)
-				tablet.Write(row, 5)
+				tablet.Write(row, 5, 7*time.Microsecond)
 			}
 		})
 	}
@@ -83,7 +86,7 @@ func TestSum(t *testing.T) {
 	for _, p := range retired.Take() {
 		add(p)
 	}
-	if want := (Sums{workers*notes + 2, workers * notes, 3*workers*notes + 2, 5 * workers * notes}); sums != want {
+	if want := (Sums{workers*notes + 2, workers * notes, 3*workers*notes + 2, 5 * workers * notes, sums.ReadMicros, 7 * workers * notes}); sums != want {
 		t.Errorf("sum %+v, want %+v", sums, want)
 	}
 	if got := append(retired.Take(), retired.Take()...); len(got) != 0 {
@@ -98,7 +101,7 @@ func TestMemory(t *testing.T) {
 	for i := range 200_000 {
 		row := bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 1+r.IntN(200))
 		read(tablet, row, int64(r.IntN(4<<20)))
-		tablet.Write(row, int64(r.IntN(4<<20)))
+		tablet.Write(row, int64(r.IntN(4<<20)), 7*time.Microsecond)
 	}
 	size := int(unsafe.Sizeof(*tablet))
 	for _, s := range []*side{&tablet.reads, &tablet.writes} {
@@ -155,11 +158,64 @@ func TestHotRow(t *testing.T) {
 	}
 }
 
+// TestTimes (HM1): the time of each read and write is in the bucket of its row. That of a scan is shared by its rows in the tablet.
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tablet := New(1, nil, nil)
+		for range 3 {
+			for row, took := range map[string]time.Duration{"fast": 10 * time.Microsecond, "slow": 40 * time.Millisecond} {
+				var r Reader
+				r.Start(time.Now())
+				time.Sleep(took) // for a latch, before the tablet is known
+				r.Begin(tablet)
+				r.Read([]byte(row), 1)
+				r.End()
+				time.Sleep(time.Second) // the answer
+				r.End()
+				tablet.Write([]byte(row), 1, 2*took)
+			}
+		}
+		got := map[string]Sums{}
+		for _, b := range tablet.Take().Buckets {
+			got[string(b.End)] = b.Sums
+		}
+		for row, micros := range map[string]int64{"fast": 30, "slow": 120_000} {
+			if s := got[row]; s.Reads != 3 || s.Writes != 3 || s.ReadMicros != micros || s.WriteMicros != 2*micros {
+				t.Errorf("%s: %+v, want %d µs", row, s, micros)
+			}
+		}
+		other := New(1, nil, nil)
+		var r Reader
+		r.Start(time.Now())
+		for _, of := range []*Tablet{tablet, other} {
+			r.Begin(of)
+			for i := range 10 {
+				time.Sleep(time.Millisecond)
+				r.Read(fmt.Appendf(nil, "row%d", i), 1)
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+		r.End()
+		for of, want := range map[*Tablet]int64{tablet: 10_000, other: 15_000} {
+			p := of.Take()
+			if sums := check(t, p.Buckets, "", ""); sums.ReadMicros != want || p.Buckets[3].ReadMicros != want/10 {
+				t.Errorf("a scan: %+v, of which a row has %d, want %d", sums, p.Buckets[3].ReadMicros, want)
+			}
+		}
+		tablet.Write([]byte("r"), 1, 700*time.Nanosecond)
+		first := check(t, tablet.Take().Buckets, "", "")
+		tablet.Write([]byte("r"), 1, 700*time.Nanosecond)
+		if second := check(t, tablet.Take().Buckets, "", ""); first.WriteMicros != 0 || second.WriteMicros != 1 {
+			t.Errorf("of 1.4 µs, %d and then %d are returned", first.WriteMicros, second.WriteMicros)
+		}
+	})
+}
+
 // TestFewOperations: few operations are recorded as they were.
 func TestFewOperations(t *testing.T) {
 	tablet := New(1, nil, nil)
 	for i := range 10 {
-		tablet.Write(fmt.Appendf(nil, "r%d", i), int64(i))
+		tablet.Write(fmt.Appendf(nil, "r%d", i), int64(i), 7*time.Microsecond)
 	}
 	p := tablet.Take()
 	if len(p.Buckets) != 11 {
@@ -201,7 +257,7 @@ func TestMerge(t *testing.T) {
 			tablet := New(1, nil, nil)
 			for range r.IntN(500) {
 				read(tablet, fmt.Appendf(nil, "%03d", r.IntN(300)), r.Int64N(1000))
-				tablet.Write(fmt.Appendf(nil, "%03d", r.IntN(10)), 1)
+				tablet.Write(fmt.Appendf(nil, "%03d", r.IntN(10)), 1, 7*time.Microsecond)
 			}
 			if p := tablet.Take(); p != nil {
 				want.Add(check(t, p.Buckets, "", ""))
@@ -211,6 +267,8 @@ func TestMerge(t *testing.T) {
 						want.Writes -= p.Buckets[i].Writes
 						want.ReadBytes -= p.Buckets[i].ReadBytes
 						want.WriteBytes -= p.Buckets[i].WriteBytes
+						want.ReadMicros -= p.Buckets[i].ReadMicros
+						want.WriteMicros -= p.Buckets[i].WriteMicros
 					}
 					p.Buckets = p.Buckets[len(p.Buckets)/2:]
 				}
