@@ -31,6 +31,14 @@ func msAgo(ms int64) string {
 // took returns how long a request took.
 func took(d time.Duration) string { return text.Millis(float64(d) / float64(time.Millisecond)) }
 
+// mean returns the mean time of operations that took so many µs in all, or – if that is unknown.
+func mean(micros, ops int64) string {
+	if micros <= 0 || ops <= 0 {
+		return "–"
+	}
+	return text.Millis(float64(micros) / float64(ops) / 1000)
+}
+
 // msIn returns how far away a time in ms since 1970 is; 0 means never.
 func msIn(ms int64) string {
 	switch d := time.Until(time.UnixMilli(ms)).Round(time.Second); {
