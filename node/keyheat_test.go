@@ -75,7 +75,7 @@ func TestKeyHeat(t *testing.T) {
 	}
 }
 
-// TestKeyHeatRights: the heat of a table has row keys, and is for users that may read all of it.
+// TestKeyHeatRights (KH4): the heat of a table has row keys, and is for users that may read all of it. The users of hot rows are for readers of the cluster.
 func TestKeyHeatRights(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureTestCluster(t, 1)
@@ -104,6 +104,40 @@ func TestKeyHeatRights(t *testing.T) {
 	}
 	if err := get("t"); err != nil {
 		t.Errorf("by a reader of the table: %v", err)
+	}
+	if _, err := admin.Table("t").Get(ctx, "none"); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if err := ann.Table("t").Apply(ctx, client.NewRowMutation("hot").Set("a:q", []byte("v"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	users := func(c *client.Client) []client.HotUser {
+		k, err := c.Tables().KeyHeat(ctx, &client.KeyHeatRequest{Table: "t"})
+		if err != nil || len(k.Hot) != 1 || k.Hot[0].Writes != 50 {
+			t.Fatalf("%+v, %v", k, err)
+		}
+		return k.Hot[0].Users
+	}
+	if got := users(admin); len(got) != 1 || got[0] != (client.HotUser{Name: "ann", Ops: 50}) {
+		t.Errorf("the users of a hot row: %+v", got)
+	}
+	if got := users(ann); len(got) != 0 {
+		t.Errorf("a reader of the table sees the users of a hot row: %+v", got)
+	}
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Rights: "monitor"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := users(ann); len(got) != 0 {
+		t.Errorf("with monitor: %+v", got)
+	}
+	bob := f.clientAs(0, client.Config{Credential: f.user(admin, "bob")})
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "bob", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := users(bob); len(got) != 1 {
+		t.Errorf("a reader of the cluster sees %+v", got)
 	}
 	if err := get("METADATA"); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("of METADATA, by a reader of a table: %v", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/latch"
 	"github.com/steledb/stele/tablet/logbody"
 )
@@ -31,6 +32,7 @@ type write struct {
 	trace     *trace.Record
 	times     commitTimes
 	arrived   time.Time // of the request
+	user      heat.User // that makes it
 	done      func(timestamp int64, err error)
 }
 
@@ -190,9 +192,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	}
 	w.server, w.tablet, w.latch, w.exclusive, w.done = s, t, l, exclusive, done
 	w.trace, w.times = as.trace, commitTimes{submitted: as.trace.Last()}
-	if w.arrived = as.trace.Began(); w.arrived.IsZero() {
-		w.arrived = time.Now()
-	}
+	w.from(as)
 	as.trace.In(t.id)
 	as.trace.Count(trace.Rows, 1)
 	w.charged = s.writes.chargeBytes(rm)
@@ -229,10 +229,20 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 	w.answer(closedError(err))
 }
 
+// from records when the request arrived, and whose it is. An Access may be reused once its caller stops waiting for the commit.
+func (w *write) from(as For) {
+	if w.arrived = as.trace.Began(); w.arrived.IsZero() {
+		w.arrived = time.Now()
+	}
+	if w.user = ""; as.a != nil {
+		w.user = heat.User(as.a.Caller())
+	}
+}
+
 // noteWritten counts a mutation, and the time from its arrival until it was durable.
 func (w *write) noteWritten(c *commitlog.Commit) {
 	if row, err := logbody.Row(c.Body); err == nil { // it was just encoded
-		w.tablet.heat.Write(row, int64(len(c.Body)), c.AppendEnded.Sub(w.arrived))
+		w.tablet.heat.Write(row, int64(len(c.Body)), c.AppendEnded.Sub(w.arrived), &w.user)
 	}
 }
 

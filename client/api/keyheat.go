@@ -33,10 +33,11 @@ const (
 	KeyHeatSinceMax = 14 * 24 * time.Hour
 	KeyHeatRows     = 96
 	KeyHeatRowsMax  = 256
-	// KeyHeatColumnsMax is the number of intervals of a result, KeyHeatNamesMax that of hot rows and of large rows, and KeyHeatEventsMax that
-	// of events.
+	// KeyHeatColumnsMax is the number of intervals of a result, KeyHeatNamesMax that of hot rows and of large rows, KeyHeatUsersMax that of the
+	// users of a hot row, and KeyHeatEventsMax that of events.
 	KeyHeatColumnsMax = 400
 	KeyHeatNamesMax   = 32
+	KeyHeatUsersMax   = 4
 	KeyHeatEventsMax  = 1000
 )
 
@@ -126,6 +127,15 @@ type HotRow struct {
 	Row    []byte `json:"-"`
 	Reads  int64  `json:"reads"`
 	Writes int64  `json:"writes"`
+	// Users are those with the most of these operations, the one with the most first. It is empty for callers that may not see the requests of
+	// other users, without users, and for what nodes of an earlier version counted.
+	Users []HotUser `json:"users,omitempty"`
+}
+
+// HotUser is a user of a hot row; the number of operations is an estimate.
+type HotUser struct {
+	Name string `json:"name"`
+	Ops  int64  `json:"ops"`
 }
 
 // LargeRow is a row of which much was read or written at once.
@@ -181,8 +191,10 @@ func (k *KeyHeat) fields() fields {
 }
 
 func (h *HotRow) fields() fields {
-	return fields{{"row", &h.Row}, {"reads", &h.Reads}, {"writes", &h.Writes}}
+	fs := fields{{"row", &h.Row}, {"reads", &h.Reads}, {"writes", &h.Writes}}
+	return append(fs, field{"users", &list[HotUser]{all: &h.Users, fields: (*HotUser).fields, what: "users", max: KeyHeatUsersMax}})
 }
+func (u *HotUser) fields() fields  { return fields{{"name", &u.Name}, {"ops", &u.Ops}} }
 func (l *LargeRow) fields() fields { return fields{{"row", &l.Row}, {"bytes", &l.Bytes}} }
 func (t *TabletEvent) fields() fields {
 	return fields{{"at_ms", &t.AtMS}, {"kind", &t.Kind}, {"node", &t.Node}, {"row", &t.Row}}

@@ -83,13 +83,13 @@ func (c *column) reduce() {
 	}
 }
 
-// form is which values of buckets are encoded.
+// form is which values of buckets and hot rows are encoded.
 type form int
 
 const (
-	formCounts form = iota // [start, end, reads, writes, read bytes, write bytes]
-	formTimes              // and [… read µs, write µs]
-	formLatest = formTimes
+	formCounts form = iota // [start, end, reads, writes, read bytes, write bytes] and [row, reads, writes]
+	formFull               // [… read µs, write µs]; hot rows: [… [[user, operations]…]]
+	formLatest = formFull
 )
 
 // append encodes the column: [minute, [[table, buckets, hot, large, events]…]]. A later form has more values at the ends of arrays.
@@ -109,7 +109,7 @@ func (t *tableHeat) append(e *wire.Encoder, f form) {
 	for i := range t.buckets {
 		b := &t.buckets[i]
 		values := []int64{b.Reads, b.Writes, b.ReadBytes, b.WriteBytes, b.ReadMicros, b.WriteMicros}
-		if f < formTimes {
+		if f < formFull {
 			values = values[:4]
 		}
 		e.Array(2 + len(values))
@@ -121,10 +121,7 @@ func (t *tableHeat) append(e *wire.Encoder, f form) {
 	}
 	e.Array(len(t.hot))
 	for _, h := range t.hot {
-		e.Array(3)
-		e.Bin(h.Row)
-		e.Int(h.Reads)
-		e.Int(h.Writes)
+		appendHot(e, &h, f)
 	}
 	e.Array(len(t.large))
 	for _, l := range t.large {
@@ -139,6 +136,41 @@ func (t *tableHeat) append(e *wire.Encoder, f form) {
 		e.Str(v.kind)
 		e.Bin(v.row)
 	}
+}
+
+func appendHot(e *wire.Encoder, h *heat.Hot, f form) {
+	n := 3
+	if f >= formFull {
+		n++
+	}
+	e.Array(n)
+	e.Bin(h.Row)
+	e.Int(h.Reads)
+	e.Int(h.Writes)
+	if f < formFull {
+		return
+	}
+	e.Array(len(h.Users))
+	for _, u := range h.Users {
+		e.Array(2)
+		e.Str(u.Name)
+		e.Int(u.Ops)
+	}
+}
+
+// decodeHot decodes a hot row, of which more values than the first three are there. It returns how many of them it has read.
+func decodeHot(d *wire.Decoder, more int) (h heat.Hot, used int) {
+	h = heat.Hot{Row: bytes.Clone(d.Bytes()), Reads: d.Int(), Writes: d.Int()}
+	if more == 0 {
+		return h, 0
+	}
+	for range d.ArrayMax(heat.UsersMax) {
+		tuple(d, 2, func(int) int {
+			h.Users = append(h.Users, heat.UserOps{Name: d.Str(), Ops: d.Int()})
+			return 0
+		})
+	}
+	return h, 1
 }
 
 // decode decodes a column, with the parts of only those tables; all if there are none.
@@ -167,7 +199,7 @@ func (t *tableHeat) decode(d *wire.Decoder) {
 			b := heat.Bucket{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes())}
 			b.Sums = heat.Sums{Reads: d.Int(), Writes: d.Int(), ReadBytes: d.Int(), WriteBytes: d.Int()}
 			used := 0
-			if more >= 2 { // formTimes
+			if more >= 2 { // formFull
 				b.ReadMicros, b.WriteMicros = d.Int(), d.Int()
 				used = 2
 			}
@@ -176,9 +208,10 @@ func (t *tableHeat) decode(d *wire.Decoder) {
 		})
 	}
 	for range d.Array() {
-		tuple(d, 3, func(int) int {
-			t.hot = append(t.hot, heat.Hot{Row: bytes.Clone(d.Bytes()), Reads: d.Int(), Writes: d.Int()})
-			return 0
+		tuple(d, 3, func(more int) int {
+			h, used := decodeHot(d, more)
+			t.hot = append(t.hot, h)
+			return used
 		})
 	}
 	for range d.Array() {

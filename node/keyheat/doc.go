@@ -26,4 +26,5 @@
 //	KH1. The sum of the ranges of a column equals the counters that were taken for it (HM1), in each layer.
 //	KH2. A node uses at most 6 × segmentBytesMax of disk, and memory for one column between requests.
 //	KH3. hot_tablets counts no operation on a table that its caller may not read as a whole. A node sums for two requests at a time.
+//	KH4. key_heat names the users of hot rows only to callers that may see the requests of other users (slow_requests).
 package keyheat

@@ -175,7 +175,11 @@ func (g *grid) addNames(k *api.KeyHeat, of *selection) {
 	}
 	hot = slices.DeleteFunc(hot, func(h heat.Hot) bool { return !of.has(h.Row) })
 	for _, h := range heat.MergeHot(api.KeyHeatNamesMax, hot) {
-		k.Hot = append(k.Hot, api.HotRow(h))
+		row := api.HotRow{Row: h.Row, Reads: h.Reads, Writes: h.Writes}
+		for _, u := range h.Users {
+			row.Users = append(row.Users, api.HotUser(u))
+		}
+		k.Hot = append(k.Hot, row)
 	}
 	for _, l := range large {
 		k.Large = append(k.Large, api.LargeRow(l))

@@ -132,13 +132,9 @@ func (s *Service) hotTablets(ctx context.Context, caller *authz.Subject, r *api.
 
 // readable returns the names of the tables that the caller may read as a whole, by their ids.
 func (s *Service) readable(ctx context.Context, caller *authz.Subject) (map[uint64]string, error) {
-	all := !caller.Restricted()
-	if !all {
-		_, err := s.Authz.Rights.Check(ctx, caller, acl.Read)
-		if err != nil && !errors.Is(err, api.ErrPermission) {
-			return nil, err
-		}
-		all = err == nil
+	all, err := s.readsAll(ctx, caller)
+	if err != nil {
+		return nil, err
 	}
 	names, err := s.Catalog.Names(ctx)
 	if err != nil {

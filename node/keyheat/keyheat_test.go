@@ -25,7 +25,7 @@ func minute(r *rand.Rand, at int64, sums *heat.Sums) *column {
 		t := heat.New(table, nil, nil)
 		for range 1 + r.IntN(300) {
 			row, n := fmt.Appendf(nil, "row%03d", r.IntN(200)), r.Int64N(100)
-			t.Write(row, n, time.Duration(n)*time.Microsecond)
+			t.Write(row, n, time.Duration(n)*time.Microsecond, nil)
 			if table == 7 {
 				sums.Add(heat.Sums{Writes: 1, WriteBytes: n, WriteMicros: n})
 			}
@@ -233,10 +233,10 @@ func TestGrid(t *testing.T) {
 
 // TestForms: a node of an earlier version gets the values that it knows, and its values, and those of a later one, are understood.
 func TestForms(t *testing.T) {
-	c := &column{minute: 5, tables: []*tableHeat{{table: 7, buckets: []heat.Bucket{{End: []byte("r"), Sums: heat.Sums{Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4, ReadMicros: 5, WriteMicros: 6}}}}}}
+	c := &column{minute: 5, tables: []*tableHeat{{table: 7, buckets: []heat.Bucket{{End: []byte("r"), Sums: heat.Sums{Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4, ReadMicros: 5, WriteMicros: 6}}}, hot: []heat.Hot{{Row: []byte("h"), Reads: 9, Users: []heat.UserOps{{Name: "ann", Ops: 8}}}}}}}
 	for f, want := range map[form]string{
-		formCounts: "\x92\x05\x91\x95\x07\x91\x96\xc4\x00\xc4\x01r\x01\x02\x03\x04\x90\x90\x90",
-		formTimes:  "\x92\x05\x91\x95\x07\x91\x98\xc4\x00\xc4\x01r\x01\x02\x03\x04\x05\x06\x90\x90\x90",
+		formCounts: "\x92\x05\x91\x95\x07\x91\x96\xc4\x00\xc4\x01r\x01\x02\x03\x04\x91\x93\xc4\x01h\x09\x00\x90\x90",
+		formFull:   "\x92\x05\x91\x95\x07\x91\x98\xc4\x00\xc4\x01r\x01\x02\x03\x04\x05\x06\x91\x94\xc4\x01h\x09\x00\x91\x92\xa3ann\x08\x90\x90",
 	} {
 		var e wire.Encoder
 		c.append(&e, f)
@@ -244,7 +244,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("form %d: %q, want %q", f, e.Bytes(), want)
 		}
 	}
-	const later = "\x93\x05\x91\x96\x07\x91\x99\xc4\x00\xc4\x01r\x01\x02\x03\x04\x05\x06\x91\x01\x91\x94\xc4\x01r\x01\x02\xc0\x90\x90\xc0\xc0"
+	const later = "\x93\x05\x91\x96\x07\x91\x99\xc4\x00\xc4\x01r\x01\x02\x03\x04\x05\x06\x91\x01\x91\x95\xc4\x01r\x01\x02\x91\x93\xa3ann\x08\xc0\xc0\x90\x90\xc0\xc0"
 	for b, micros := range map[string]int64{"\x92\x05\x91\x95\x07\x91\x96\xc4\x00\xc4\x01r\x01\x02\x03\x04\x90\x90\x90": 0, later: 5} {
 		var got column
 		d := wire.NewDecoder([]byte(b))

@@ -2,6 +2,7 @@ package keyheat
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -202,7 +203,36 @@ func (s *Service) serve(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	c.Reply(g.result(&r).Append)
+	k := g.result(&r)
+	if err := s.hideUsers(c.Context(), authz.SubjectOf(c), k); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	c.Reply(k.Append)
+}
+
+// hideUsers removes the users of hot rows if the caller may not see the requests of other users, for which slow_requests requires the same right.
+func (s *Service) hideUsers(ctx context.Context, caller *authz.Subject, k *api.KeyHeat) error {
+	all, err := s.readsAll(ctx, caller)
+	if err != nil || all {
+		return err
+	}
+	for i := range k.Hot {
+		k.Hot[i].Users = nil
+	}
+	return nil
+}
+
+// readsAll reports whether the caller has the right to read on the cluster.
+func (s *Service) readsAll(ctx context.Context, caller *authz.Subject) (bool, error) {
+	if !caller.Restricted() {
+		return true, nil
+	}
+	_, err := s.Authz.Rights.Check(ctx, caller, acl.Read)
+	if errors.Is(err, api.ErrPermission) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // gather adds the parts of all nodes to g.

@@ -9,9 +9,12 @@
 // Then half of the sample is dropped, and half as many rows are kept from there on. So few operations are recorded exactly, and many at the
 // same cost for all. Reads and writes have samples of their own, so that a few writes among many reads are seen.
 //
+// A sampled operation has the name of its user, so that the users of a hot row can be named. Names are interned: a tablet keeps a pointer.
+//
 // The package starts no goroutine.
 //
 //	HM1. The sum of the buckets that Take returns, over all calls, equals what was noted: operations, bytes and µs, of reads and of writes.
-//	HM2. A tablet takes at most TabletBytesMax of memory for this, whatever its rows are.
+//	HM2. A tablet takes at most TabletBytesMax of memory for this, whatever its rows are, apart from the names of users, of which there is one copy of at most userMax
+//	     bytes in the process.
 //	HM3. Buckets ascend and do not overlap. Those of Take are within the tablet.
 package heat

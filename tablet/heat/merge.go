@@ -135,8 +135,10 @@ func MergeHot(most int, all ...[]Hot) []Hot {
 		for _, h := range hs {
 			if s := sums[string(h.Row)]; s != nil {
 				s.Reads, s.Writes = s.Reads+h.Reads, s.Writes+h.Writes
+				s.Users = mostUsers(append(s.Users, h.Users...))
 				continue
 			}
+			h.Users = slices.Clone(h.Users)
 			sums[string(h.Row)] = &h
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 )
 
 // TabletBytesMax bounds the memory of a Tablet.
@@ -17,6 +18,8 @@ const (
 	RowMax = 128
 	// sampleMax and sampleBytesMax bound one side's sample: 144 rows, with 4 KiB of keys.
 	sampleMax, sampleBytesMax = 144, 4 << 10
+	// userMax is the number of bytes of a user's name that are kept.
+	userMax = 64
 	// LargeRow is the size in bytes from which a row is named as large: what a tablet server reads or writes at
 	// once, so that a megabyte already delays others.
 	LargeRow = 1 << 20
@@ -77,7 +80,27 @@ type side struct {
 type sample struct {
 	row []byte
 	cost
+	user unique.Handle[string] // the zero value is none
 }
+
+// Caller has the name of the user of an operation; empty if it has none. The name is read only for operations that are sampled.
+type Caller interface{ Caller() string }
+
+// named returns the user of a caller, which may be nil. Names are shared by all tablets.
+func named(by Caller) (user unique.Handle[string]) {
+	if by != nil {
+		if name := by.Caller(); name != "" {
+			user = unique.Make(name[:min(len(name), userMax)])
+		}
+	}
+	return user
+}
+
+// User is the user with that name, as a Caller.
+type User string
+
+// Caller implements Caller.
+func (u User) Caller() string { return string(u) }
 
 // cost is what one operation took, as a weight.
 type cost struct {
@@ -111,11 +134,12 @@ type Reader struct {
 	began       time.Time
 	timed       time.Time // of the last sampled row, or began
 	untimed     int64     // rows since then
+	by          Caller    // may be nil
 }
 
-// Start begins an operation that arrived at a time; zero means now.
-func (r *Reader) Start(arrived time.Time) {
-	if *r = (Reader{began: arrived}); arrived.IsZero() {
+// Start begins an operation that arrived at a time; zero means now. by may be nil.
+func (r *Reader) Start(arrived time.Time, by Caller) {
+	if *r = (Reader{began: arrived, by: by}); arrived.IsZero() {
 		r.began = time.Now()
 	}
 }
@@ -153,12 +177,12 @@ func (r *Reader) Read(row []byte, bytes int64) {
 	}
 	now := time.Now()
 	mask := r.of.reads.mask.Load()
-	r.of.reads.keep(row, costOf(bytes, now.Sub(r.timed)/time.Duration(r.untimed)), mask)
+	r.of.reads.keep(row, costOf(bytes, now.Sub(r.timed)/time.Duration(r.untimed)), r.by, mask)
 	r.timed, r.untimed = now, 0
 	r.next(mask)
 }
 
-// End adds the counts to the tablet, if Begin was called since the last End.
+// End adds the counts to the tablet, if Begin was called since the last End. Another Begin may follow.
 func (r *Reader) End() {
 	if r.of == nil {
 		return
@@ -167,18 +191,18 @@ func (r *Reader) End() {
 	if r.rows > 0 {
 		r.of.reads.add(r.rows, r.bytes, now.Sub(r.began))
 	}
-	*r = Reader{began: now}
+	*r = Reader{began: now, by: r.by}
 }
 
-// Write notes a mutation of a row, and the time that it took. row is not kept.
-func (t *Tablet) Write(row []byte, bytes int64, took time.Duration) {
+// Write notes a mutation of a row, and the time that it took. row is not kept, and by may be nil.
+func (t *Tablet) Write(row []byte, bytes int64, took time.Duration, by Caller) {
 	if t == nil {
 		return
 	}
 	s := &t.writes
 	n := s.add(1, bytes, took)
 	if mask := s.mask.Load(); mix(uint32(n))&mask == 0 {
-		s.keep(row, costOf(bytes, took), mask)
+		s.keep(row, costOf(bytes, took), by, mask)
 	}
 	if bytes >= LargeRow {
 		t.noteLarge(row, bytes)
@@ -201,7 +225,7 @@ func mix(n uint32) uint32 {
 }
 
 // keep adds an operation, selected by mask, to the sample.
-func (s *side) keep(row []byte, c cost, mask uint32) {
+func (s *side) keep(row []byte, c cost, by Caller, mask uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mask.Load() != mask { // thinned or taken meanwhile; it is only a sample
@@ -211,7 +235,7 @@ func (s *side) keep(row []byte, c cost, mask uint32) {
 	if s.rows == nil {
 		s.rows = make([]sample, 0, sampleMax)
 	}
-	s.rows, s.rowBytes = append(s.rows, sample{kept, c}), s.rowBytes+len(kept)
+	s.rows, s.rowBytes = append(s.rows, sample{kept, c, named(by)}), s.rowBytes+len(kept)
 	for (len(s.rows) >= sampleMax || s.rowBytes > sampleBytesMax) && mask < 1<<30 {
 		mask = mask<<1 | 1
 		s.thin()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"unique"
 )
 
 const (
@@ -13,6 +14,8 @@ const (
 	// hotMax is the number of hot rows of a Part. A row is hot that has hotShare of the reads or writes, of
 	// hotSamples at least.
 	hotMax, hotShare, hotSamples = 4, 0.05, 8
+	// UsersMax is the number of users of a hot row.
+	UsersMax = 4
 )
 
 // Bucket has the operations on a range of rows: Start < row <= End; an empty End is no bound.
@@ -25,6 +28,14 @@ type Bucket struct {
 type Hot struct {
 	Row           []byte
 	Reads, Writes int64
+	// Users are those with the most operations on it, at most UsersMax, the one with the most first. Operations of nodes have no user.
+	Users []UserOps
+}
+
+// UserOps is the number of a user's operations.
+type UserOps struct {
+	Name string
+	Ops  int64
 }
 
 // Part is what was counted for ranges of a table.
@@ -62,7 +73,43 @@ func (t *Tablet) Take() *Part {
 	p.Buckets = t.cut(points)
 	share(p.Buckets, points, sums)
 	p.Hot = hotOf(points, sums, int64(len(reads)), int64(len(writes)))
+	for i := range p.Hot {
+		h := &p.Hot[i]
+		h.Users = append(usersOf(h.Row, reads, sums.Reads), usersOf(h.Row, writes, sums.Writes)...)
+		h.Users = mostUsers(h.Users)
+	}
 	return p
+}
+
+// usersOf returns the users of a row with their parts of sum, in the proportion of a sample.
+func usersOf(row []byte, rows []sample, sum int64) (users []UserOps) {
+	counts := map[unique.Handle[string]]int64{}
+	for _, s := range rows {
+		if s.user != (unique.Handle[string]{}) && bytes.Equal(s.row, row) {
+			counts[s.user]++
+		}
+	}
+	for user, n := range counts {
+		users = append(users, UserOps{user.Value(), part(sum, n, int64(len(rows)))})
+	}
+	return users
+}
+
+// mostUsers adds up the operations of each user, and returns those with the most.
+func mostUsers(all []UserOps) []UserOps {
+	slices.SortFunc(all, func(a, b UserOps) int { return cmp.Compare(a.Name, b.Name) })
+	n := 0
+	for _, u := range all {
+		if n > 0 && all[n-1].Name == u.Name {
+			all[n-1].Ops += u.Ops
+			continue
+		}
+		all[n] = u
+		n++
+	}
+	all = all[:n]
+	slices.SortStableFunc(all, func(a, b UserOps) int { return cmp.Compare(b.Ops, a.Ops) })
+	return all[:min(n, UsersMax)]
 }
 
 // pointsOf returns the sampled rows in order. The weight of all is 1 for each side that has any.
@@ -179,7 +226,7 @@ func hotOf(points []point, sums Sums, reads, writes int64) []Hot {
 	for i := range points {
 		p := &points[i]
 		if len(p.row) < RowMax && (isHot(p.sums.Reads, reads) || isHot(p.sums.Writes, writes)) {
-			all = append(all, Hot{p.row, part(sums.Reads, p.sums.Reads, reads), part(sums.Writes, p.sums.Writes, writes)})
+			all = append(all, Hot{Row: p.row, Reads: part(sums.Reads, p.sums.Reads, reads), Writes: part(sums.Writes, p.sums.Writes, writes)})
 		}
 	}
 	return hottest(all, hotMax)

@@ -21,10 +21,11 @@ ranges of rows (down) and time (across); --png writes it as an image. Nodes keep
 weeks: by minutes for periods of up to 4 hours, by quarters of an hour up to 2 days, by
 hours beyond.
 
-It requires the right to read the table. Counts are exact by tablet; within a tablet
-they are divided by a sample. With --prefix, of ranges that end outside of it only the
-share of their data counts. Times are means on the nodes: from the arrival of a request
-until its row is read, or its mutation is durable. The rows of a scan share its time.`
+It requires the right to read the table, and names the users of hot rows to those with
+the right to read on the cluster. Counts are exact by tablet; within a tablet they are
+divided by a sample. With --prefix, of ranges that end outside of it only the share of
+their data counts. Times are means on the nodes: from the arrival of a request until its
+row is read, or its mutation is durable. The rows of a scan share its time.`
 
 const keysExample = `  stele keys webtable
   stele keys webtable --heat --since 4h
@@ -122,7 +123,7 @@ func printKeys(a *cli.App, k *client.KeyHeat) error {
 	}
 	rows := cli.NewGrid("ROW", "WHY")
 	for _, h := range k.Hot[:min(len(k.Hot), namesMost)] {
-		rows.Add(string(h.Row), fmt.Sprintf("hot: about %d reads, %d writes", h.Reads, h.Writes))
+		rows.Add(string(h.Row), fmt.Sprintf("hot: about %d reads, %d writes", h.Reads, h.Writes)+usersOf(&h))
 	}
 	for _, l := range k.Large[:min(len(k.Large), namesMost)] {
 		rows.Add(string(l.Row), "large: "+cli.FormatSize(l.Bytes))
@@ -148,6 +149,18 @@ func meanTime(micros, ops int64) cli.Number {
 		return "-"
 	}
 	return cli.Number(text.Millis(float64(micros) / float64(ops) / 1000))
+}
+
+// usersOf returns the users of a hot row as text.
+func usersOf(h *api.HotRow) string {
+	var all []string
+	for _, u := range h.Users {
+		all = append(all, fmt.Sprintf("%s (%d)", u.Name, u.Ops))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; most by " + strings.Join(all, ", ")
 }
 
 // bound returns a bound of a range for a grid, which escapes it.
