@@ -39,6 +39,9 @@ func mean(micros, ops int64) string {
 	return text.Millis(float64(micros) / float64(ops) / 1000)
 }
 
+// callRate returns how many there are a second, of so many in some ms.
+func callRate(n, ms int64) string { return text.Count(n * 1000 / max(ms, 1)) }
+
 // msIn returns how far away a time in ms since 1970 is; 0 means never.
 func msIn(ms int64) string {
 	switch d := time.Until(time.UnixMilli(ms)).Round(time.Second); {
