@@ -202,6 +202,7 @@ func TestHotTablets(t *testing.T) {
 	if ops, _ := hot(f.client(1), client.HotTabletsRequest{Most: 2}); !slices.Equal(ops, []int64{60, 40}) {
 		t.Errorf("the first two: %v", ops)
 	}
+	all := l
 	ann := f.clientAs(2, client.Config{Credential: f.user(admin, "ann")})
 	for _, test := range []struct {
 		grant client.Grant
@@ -216,6 +217,13 @@ func TestHotTablets(t *testing.T) {
 		}
 		if ops, l := hot(ann, client.HotTabletsRequest{}); !slices.Equal(ops, test.want) || len(ops) == 0 && l.Ops != 0 || len(ops) == 1 && l.Ops != 40 {
 			t.Errorf("with %+v: %v of %d", test.grant, ops, l.Ops)
+		}
+		for i := range all.Tablets { // of a table that is not counted, that there are no operations is unknown
+			table := &all.Tablets[i]
+			counted := slices.ContainsFunc(l.Tablets, func(t client.HotTablet) bool { return t.TableID == table.TableID })
+			if l.HasAll(table.TableID) != counted {
+				t.Errorf("with %+v: table %s is counted: %v", test.grant, table.Table, !counted)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
@@ -73,6 +74,8 @@ type HotTabletList struct {
 	// Ops is the number of operations on all tables that the caller may read.
 	Ops     int64       `json:"ops"`
 	Tablets []HotTablet `json:"tablets"`
+	// TableIDs are the tables that are counted, in ascending order. Nodes of an earlier version return none.
+	TableIDs []int64 `json:"table_ids"`
 	// Silent lists the ids of nodes that did not answer, whose part is missing.
 	Silent []string `json:"silent"`
 }
@@ -102,11 +105,27 @@ func (l *HotTabletList) Share(t *HotTablet) float64 {
 	return float64(t.Reads+t.Writes) / float64(l.Ops)
 }
 
+// HasAll reports whether a tablet of a table had no operations if it is not in the list: the list has all operations, and the table is counted.
+func (l *HotTabletList) HasAll(tableID uint64) bool {
+	left := l.Ops
+	for i := range l.Tablets {
+		left -= l.Tablets[i].Reads + l.Tablets[i].Writes
+	}
+	_, counted := slices.BinarySearch(l.TableIDs, int64(tableID))
+	return counted && left == 0 && len(l.Silent) == 0
+}
+
+// Seconds returns the length of the period.
+func (l *HotTabletList) Seconds() float64 { return float64(l.EndMS-l.StartMS) / 1000 }
+
+// hotTablesMax is the number of tables that a client accepts.
+const hotTablesMax = 1_000_000
+
 func (l *HotTabletList) fields() fields {
 	return fields{
 		{"start_ms", &l.StartMS}, {"end_ms", &l.EndMS}, {"ops", &l.Ops},
 		{"tablets", &list[HotTablet]{all: &l.Tablets, fields: (*HotTablet).fields, what: "tablets", max: HotTabletsMax}},
-		{"silent", &texts{&l.Silent, "silent", nodesMax}},
+		{"table_ids", &ints{&l.TableIDs, "table ids", hotTablesMax}}, {"silent", &texts{&l.Silent, "silent", nodesMax}},
 	}
 }
 

@@ -109,6 +109,10 @@ func (s *Service) hotTablets(ctx context.Context, caller *authz.Subject, r *api.
 	if err != nil || len(names) == 0 {
 		return list, err
 	}
+	for id := range names {
+		list.TableIDs = append(list.TableIDs, int64(id))
+	}
+	slices.Sort(list.TableIDs)
 	select {
 	case s.summing <- struct{}{}:
 		defer func() { <-s.summing }()
