@@ -42,6 +42,7 @@ type caller struct {
 	life    *lifetime
 	locator *locator
 	budget  *budget
+	report  *reporter // nil: the client reports nothing
 }
 
 // query makes a read-only call whose parameters are names.
@@ -56,6 +57,10 @@ func (c *caller) do(ctx context.Context, k *call) (err error) {
 	if k.traceID != nil {
 		end := k.begin(ctx)
 		defer func() { end(err) }()
+	}
+	if c.report != nil {
+		began := time.Now()
+		defer func() { c.report.note(k, time.Since(began), err) }()
 	}
 	a := c.attempt(ctx, k)
 	if a.err == nil {
@@ -138,6 +143,7 @@ func (c *caller) retry(ctx context.Context, k *call, a attempt) error {
 		if !v.retryable || !r.wait(ctx, &v) {
 			return v.err
 		}
+		c.report.retried()
 		if a = c.attempt(ctx, k); a.err == nil {
 			c.budget.credit()
 			return nil

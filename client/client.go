@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,7 +31,10 @@ func newClient(ctx context.Context, cfg Config, addrs []string) *Client {
 	c.life.begin(ctx)
 	c.pool.init(&c.cfg, &c.life)
 	c.locator = newLocator(&c.cfg, &c.life, &c.pool, addrs)
-	c.calls = caller{&c.cfg, &c.life, c.locator, newBudget(cfg.RetriesPerSecond)}
+	c.calls = caller{cfg: &c.cfg, life: &c.life, locator: c.locator, budget: newBudget(cfg.RetriesPerSecond)}
+	if cfg.ReportEvery > 0 {
+		c.calls.report = &reporter{}
+	}
 	return c
 }
 
@@ -50,6 +54,9 @@ func Open(ctx context.Context, addr string, cfg Config) (*Client, error) {
 	for range addrs {
 		p := c.locator.any()
 		if _, err = p.node.slot().get(ctx); err == nil {
+			if c.calls.report != nil {
+				c.life.spawn(c.sendReports)
+			}
 			return c, nil
 		}
 		c.locator.seeds.skip(p.node.addr)
@@ -84,3 +91,45 @@ func (c *Client) Close() error {
 
 // jitter returns a random time from 0 to d.
 func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }
+
+// lifetime is the time from Open to Close, and the goroutines that must end by then.
+type lifetime struct {
+	ctx    context.Context // cancelled by end
+	cancel context.CancelFunc
+
+	// mu guards the field in it.
+	mu struct {
+		sync.Mutex
+		closed bool
+	}
+	background sync.WaitGroup
+}
+
+// begin starts the lifetime, which outlives ctx.
+func (l *lifetime) begin(ctx context.Context) {
+	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+}
+
+// end cancels the context. No goroutine starts after it.
+func (l *lifetime) end() {
+	l.mu.Lock()
+	l.mu.closed = true
+	l.mu.Unlock()
+	l.cancel()
+}
+
+// wait waits for the goroutines.
+func (l *lifetime) wait() { l.background.Wait() }
+
+func (l *lifetime) closed() bool { return l.ctx.Err() != nil }
+
+// spawn runs f on a goroutine that wait joins. It reports false after end.
+func (l *lifetime) spawn(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return false
+	}
+	l.background.Go(f)
+	return true
+}

@@ -74,6 +74,11 @@ type Config struct {
 	// Prepare is called with each new connection, before other calls use it. An error fails the
 	// connection. Nil does nothing.
 	Prepare func(ctx context.Context, c *rpc.Conn) error
+	// ReportEvery is how often the client reports to the cluster what it counts: calls, errors, retries, lookups of locations, and the times of
+	// reads and writes as it sees them. "stele client list" and the console show the reports of all clients. 1 s to 1 min: none.
+	ReportEvery time.Duration
+	// ReportName is the name of the program in reports, at most 64 bytes: the base name of os.Args[0].
+	ReportName string
 	// Logger gets messages about lost and restored connections: none.
 	Logger *slog.Logger
 }
@@ -89,6 +94,7 @@ func (c Config) withDefaults() Config {
 	set(&c.BatchBytes, 256<<10)
 	set(&c.BatchesInFlight, 4)
 	set(&c.LocationsMax, 20_000)
+	set(&c.ReportName, programName())
 	if c.Dial == nil {
 		d := &net.Dialer{}
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
@@ -128,6 +134,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("batches in flight: %d, want 1 to 256", c.BatchesInFlight)
 	case c.LocationsMax < 1000 || c.LocationsMax > 10_000_000:
 		return fmt.Errorf("locations: %d, want 1000 to 10,000,000", c.LocationsMax)
+	}
+	if err := c.checkReport(); err != nil {
+		return err
 	}
 	return c.checkIdentity()
 }

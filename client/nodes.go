@@ -15,6 +15,9 @@ type (
 	Activity = api.Activity
 	// ReplicaTimes are the times of a node's log replicas.
 	ReplicaTimes = api.ReplicaTimes
+	// ClientProcesses are the client processes that reported to a node, and ClientProcess is one of them.
+	ClientProcesses = api.ClientProcesses
+	ClientProcess   = api.ClientProcess
 	// LogLines are the last lines of a node's log, and LogLine is one of them.
 	LogLines = api.LogLines
 	LogLine  = api.LogLine
@@ -75,6 +78,15 @@ func (n Nodes) SlowRequests(ctx context.Context, addr string) (*SlowRequests, er
 	req := api.NamesRequest{}
 	to := destination{node: n.calls.locator.pool.node(addr)}
 	return s, n.calls.do(ctx, &call{method: api.MethodSlowRequests, dest: to, safe: true, encode: req.Append, decode: s.Decode})
+}
+
+// Clients returns the client processes that reported to the node at an address, NodeInfo.RPC, in the last minutes: those whose Config has
+// ReportEvery. It requires the right to read on the cluster.
+func (n Nodes) Clients(ctx context.Context, addr string) (*ClientProcesses, error) {
+	l := &api.ClientProcesses{}
+	req := api.NamesRequest{}
+	to := destination{node: n.calls.locator.pool.node(addr)}
+	return l, n.calls.do(ctx, &call{method: api.MethodListClients, dest: to, safe: true, encode: req.Append, decode: l.Decode})
 }
 
 // LogLines returns the last lines of the log of the node at an address, NodeInfo.RPC, of a level or above: info, warn or error. It requires the

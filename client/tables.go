@@ -25,6 +25,8 @@ type (
 	// KeyHeat has the operations on the rows of a table by ranges of rows and intervals, and KeyHeatRequest what to ask for.
 	KeyHeat        = api.KeyHeat
 	KeyHeatRequest = api.KeyHeatRequest
+	// HotUser is a user of a hot row.
+	HotUser = api.HotUser
 	// HotTabletList has the tablets with the most operations, HotTablet is one of them, and HotTabletsRequest what to ask for.
 	HotTabletList     = api.HotTabletList
 	HotTablet         = api.HotTablet

@@ -113,6 +113,7 @@ func (c *Console) route() {
 		"/jobs":                        jobsPage,
 		"/audit":                       auditPage,
 		"/logs":                        logsPage,
+		"/clients":                     clientsPage,
 		"/users":                       usersPage,
 		"/quotas":                      quotasPage,
 	} {

@@ -31,6 +31,17 @@ func msAgo(ms int64) string {
 // took returns how long a request took.
 func took(d time.Duration) string { return text.Millis(float64(d) / float64(time.Millisecond)) }
 
+// mean returns the mean time of operations that took so many µs in all, or – if that is unknown.
+func mean(micros, ops int64) string {
+	if micros <= 0 || ops <= 0 {
+		return "–"
+	}
+	return text.Millis(float64(micros) / float64(ops) / 1000)
+}
+
+// callRate returns how many there are a second, of so many in some ms.
+func callRate(n, ms int64) string { return text.Count(n * 1000 / max(ms, 1)) }
+
 // msIn returns how far away a time in ms since 1970 is; 0 means never.
 func msIn(ms int64) string {
 	switch d := time.Until(time.UnixMilli(ms)).Round(time.Second); {

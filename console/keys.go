@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -19,21 +18,56 @@ const (
 	heatRows, heatNames = 64, 20
 )
 
-var (
-	heatPeriods  = []string{"1h", "4h", "12h", "48h", "168h", "336h"}
-	heatMeasures = []string{"reads and writes", "reads", "writes", "bytes read", "bytes written"}
-)
+var heatPeriods = []string{"1h", "4h", "12h", "48h", "168h", "336h"}
+
+// measure is a quantity that the map shows.
+type measure struct {
+	Name string
+	Unit string // of the values, for the script: count, bytes or micros
+	What string // a value is so many of these
+	of   func(h *api.RangeHeat) int64
+	all  func(k *client.KeyHeat) []int64
+}
+
+// heatMeasures are the quantities of the map; the first one is the default.
+var heatMeasures = []measure{
+	{"reads and writes", "count", "reads and writes", func(h *api.RangeHeat) int64 { return h.Reads + h.Writes }, func(k *client.KeyHeat) []int64 {
+		return cells(k.Reads, k.Writes, func(a, b int64) int64 { return a + b })
+	}},
+	{"reads", "count", "reads", func(h *api.RangeHeat) int64 { return h.Reads }, func(k *client.KeyHeat) []int64 { return k.Reads }},
+	{"writes", "count", "writes", func(h *api.RangeHeat) int64 { return h.Writes }, func(k *client.KeyHeat) []int64 { return k.Writes }},
+	{"bytes read", "bytes", "read", func(h *api.RangeHeat) int64 { return h.ReadBytes }, func(k *client.KeyHeat) []int64 { return k.ReadBytes }},
+	{"bytes written", "bytes", "written", func(h *api.RangeHeat) int64 { return h.WriteBytes }, func(k *client.KeyHeat) []int64 { return k.WriteBytes }},
+	{"time of a read", "micros", "a read", func(h *api.RangeHeat) int64 { return api.MeanMicros(h.ReadMicros, h.Reads) }, func(k *client.KeyHeat) []int64 {
+		return cells(k.ReadMicros, k.Reads, api.MeanMicros)
+	}},
+	{"time of a write", "micros", "a write", func(h *api.RangeHeat) int64 { return api.MeanMicros(h.WriteMicros, h.Writes) }, func(k *client.KeyHeat) []int64 {
+		return cells(k.WriteMicros, k.Writes, api.MeanMicros)
+	}},
+}
+
+// cells returns what f makes of the values of each cell.
+func cells(a, b []int64, f func(a, b int64) int64) []int64 {
+	all := make([]int64, len(a))
+	for i := range all {
+		all[i] = f(a[i], b[i])
+	}
+	return all
+}
 
 // keysView is what the page of a table's keys shows.
 type keysView struct {
-	Table, Prefix, Since, Show string
-	Periods, Measures          []string
-	Series                     string // JSON for the script that draws the map: see heatSeries
-	Hottest                    []hotRange
-	Hot                        []api.HotRow
-	Large                      []api.LargeRow
-	Events                     []api.TabletEvent
-	Silent                     []string
+	Table    string
+	Form     keysForm
+	Show     *measure
+	Periods  []string
+	Measures []measure
+	Series   string // JSON for the script that draws the map: see heatSeries
+	Hottest  []hotRange
+	Hot      []api.HotRow
+	Large    []api.LargeRow
+	Events   []api.TabletEvent
+	Silent   []string
 }
 
 // hotRange is one of the busiest ranges.
@@ -52,7 +86,7 @@ type heatSeries struct {
 	Ends     []string    `json:"ends"`
 	Values   []int64     `json:"values"`
 	What     string      `json:"what"`
-	Bytes    bool        `json:"bytes"`
+	Unit     string      `json:"unit"`
 	Events   []heatEvent `json:"events"`
 }
 
@@ -63,20 +97,14 @@ type heatEvent struct {
 
 // keysPage shows which keys of a table are read and written.
 func keysPage(ctx context.Context, q *query) (*content, error) {
-	form := q.r.URL.Query()
-	x := &keysView{Table: q.r.PathValue("table"), Prefix: form.Get("prefix"), Since: heatPeriods[0], Show: heatMeasures[0], Periods: heatPeriods, Measures: heatMeasures}
-	if slices.Contains(heatPeriods, form.Get("since")) {
-		x.Since = form.Get("since")
-	}
-	if slices.Contains(heatMeasures, form.Get("show")) {
-		x.Show = form.Get("show")
-	}
-	prefix, err := text.Unescape(x.Prefix)
+	x := &keysView{Table: q.r.PathValue("table"), Form: keysFormOf(q.r.URL.Query()), Periods: heatPeriods, Measures: heatMeasures}
+	x.Show = &heatMeasures[max(0, slices.IndexFunc(heatMeasures, func(m measure) bool { return m.Name == x.Form.Show }))]
+	req, err := x.Form.request(time.Now())
 	if err != nil {
-		return nil, &pageError{http.StatusBadRequest, "Prefix: " + err.Error()}
+		return nil, &pageError{http.StatusBadRequest, err.Error()}
 	}
-	since, _ := time.ParseDuration(x.Since) // one of heatPeriods
-	k, err := q.Tables().KeyHeat(ctx, &client.KeyHeatRequest{Table: x.Table, Since: since, Prefix: []byte(prefix), Rows: heatRows})
+	req.Table, req.Rows = x.Table, heatRows
+	k, err := q.Tables().KeyHeat(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -85,20 +113,21 @@ func keysPage(ctx context.Context, q *query) (*content, error) {
 }
 
 func (x *keysView) add(k *client.KeyHeat) {
-	for _, h := range k.Hottest(heatNames) {
+	for _, h := range k.Ranges(heatNames, x.Show.of) {
 		r := hotRange{RangeHeat: h}
 		common := commonPrefix(h.Start, h.End)
-		if r.Common = text.Bytes(common); len(common) > 0 && r.Common != x.Prefix {
-			r.Zoom = "?" + url.Values{"prefix": {r.Common}, "since": {x.Since}, "show": {x.Show}}.Encode()
+		if r.Common = text.Bytes(common); len(common) > 0 && r.Common != x.Form.Prefix {
+			r.Zoom = x.Form.with("prefix", r.Common)
 		}
 		x.Hottest = append(x.Hottest, r)
 	}
 	x.Hot, x.Large, x.Silent = k.Hot[:min(len(k.Hot), heatNames)], k.Large[:min(len(k.Large), heatNames)], k.Silent
-	s := heatSeries{Start: k.StartMS, Interval: k.IntervalMS, Columns: k.Columns, What: x.Show, Events: []heatEvent{}}
-	for i := range k.Ends {
-		s.Starts, s.Ends = append(s.Starts, keyText(k.Starts[i])), append(s.Ends, keyText(k.Ends[i]))
+	s := heatSeries{
+		Start: k.StartMS, Interval: k.IntervalMS, Columns: k.Columns, Values: x.Show.all(k), What: x.Show.What, Unit: x.Show.Unit, Events: []heatEvent{},
 	}
-	s.Values, s.Bytes = x.values(k)
+	for i := range k.Ends {
+		s.Starts, s.Ends = append(s.Starts, text.Bytes(k.Starts[i])), append(s.Ends, text.Bytes(k.Ends[i]))
+	}
 	for _, e := range k.Events {
 		s.Events = append(s.Events, heatEvent{e.AtMS, e.Kind + " on " + e.Node + " " + keyText(e.Row)})
 	}
@@ -106,25 +135,6 @@ func (x *keysView) add(k *client.KeyHeat) {
 	x.Series = string(b)
 	x.Events = slices.Clone(k.Events[max(len(k.Events)-heatNames, 0):])
 	slices.Reverse(x.Events)
-}
-
-// values returns the values that are shown, and whether they are bytes.
-func (x *keysView) values(k *client.KeyHeat) (values []int64, bytes bool) {
-	switch slices.Index(heatMeasures, x.Show) {
-	case 1:
-		return k.Reads, false
-	case 2:
-		return k.Writes, false
-	case 3:
-		return k.ReadBytes, true
-	case 4:
-		return k.WriteBytes, true
-	}
-	values = slices.Clone(k.Reads)
-	for i := range values {
-		values[i] += k.Writes[i]
-	}
-	return values, false
 }
 
 // commonPrefix returns the prefix that two rows share, without a part of a character at its end.

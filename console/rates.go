@@ -12,7 +12,6 @@ import (
 // rates are the operations a second on rows of the busiest tablets in the last minutes. A nil *rates is unknown.
 type rates struct {
 	list    *client.HotTabletList
-	all     bool // no tablet with operations is missing
 	seconds float64
 	tablets map[tabletKey]*client.HotTablet
 	tables  map[string]*rate
@@ -40,14 +39,13 @@ func ratesOf(ctx context.Context, c *client.Client) *rates {
 }
 
 func newRates(l *client.HotTabletList) *rates {
-	x := &rates{list: l, all: len(l.Tablets) < api.HotTabletsMax && len(l.Silent) == 0, seconds: float64(l.EndMS-l.StartMS) / 1000,
-		tablets: map[tabletKey]*client.HotTablet{}, tables: map[string]*rate{}}
+	x := &rates{list: l, seconds: l.Seconds(), tablets: map[tabletKey]*client.HotTablet{}, tables: map[string]*rate{}}
 	for i := range l.Tablets {
 		t := &l.Tablets[i]
 		x.tablets[tabletKey{t.Table, string(t.End)}] = t
 		sum := x.tables[t.Table]
 		if sum == nil {
-			sum = &rate{known: x.all}
+			sum = &rate{known: l.HasAll(t.TableID)}
 			x.tables[t.Table] = sum
 		}
 		sum.reads, sum.writes = sum.reads+t.Reads, sum.writes+t.Writes
@@ -58,26 +56,26 @@ func newRates(l *client.HotTabletList) *rates {
 // rateTexts are rates for a page.
 type rateTexts struct{ Reads, Writes string }
 
-// ofTable returns the rates of a table.
-func (x *rates) ofTable(name string) rateTexts {
+// ofTable returns the rates of the table with a name and an id.
+func (x *rates) ofTable(name string, id uint64) rateTexts {
 	switch {
 	case x == nil:
 		return rateTexts{"?", "?"}
 	case x.tables[name] != nil:
 		return x.texts(*x.tables[name])
 	}
-	return x.texts(rate{known: x.all})
+	return x.texts(rate{known: x.list.HasAll(id)})
 }
 
-// ofTablet returns the rates of a tablet.
-func (x *rates) ofTablet(table string, end []byte) rateTexts {
+// ofTablet returns the rates of a tablet of the table with a name and an id.
+func (x *rates) ofTablet(table string, id uint64, end []byte) rateTexts {
 	if x == nil {
 		return rateTexts{"?", "?"}
 	}
 	if t := x.tablets[tabletKey{table, string(end)}]; t != nil {
 		return x.texts(rate{t.Reads, t.Writes, true})
 	}
-	return x.texts(rate{known: x.all})
+	return x.texts(rate{known: x.list.HasAll(id)})
 }
 
 // texts returns what a page shows: a number that is not known exactly is less than the truth, or nothing.

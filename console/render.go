@@ -20,7 +20,7 @@ var templateFiles embed.FS
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"size": func(n int64) string { return text.Size(n) }, "count": text.Count, "plural": text.Plural, "bytes": text.Bytes,
 	"key": keyText, "uptime": text.Uptime, "seconds": func(s float64) string { return text.Uptime(time.Duration(s * float64(time.Second))) },
-	"moment": text.Moment, "msAgo": msAgo, "took": took, "msIn": msIn, "percent": percent, "orUnknown": orUnknown, "sizeOrUnknown": sizeOrUnknown,
+	"moment": text.Moment, "msAgo": msAgo, "took": took, "mean": mean, "line": text.Escape, "callRate": callRate, "msIn": msIn, "percent": percent, "orUnknown": orUnknown, "sizeOrUnknown": sizeOrUnknown,
 	"add": func(a, b int64) int64 { return a + b }, "inc": func(n int) int { return n + 1 }, "half": func(n int64) string { return text.Size(n / 2) },
 }).ParseFS(templateFiles, "templates/*.html"))
 
@@ -41,7 +41,7 @@ type section struct {
 }
 
 var sections = []section{{Name: "Overview", Path: "/"}, {Name: "Nodes", Path: "/nodes"}, {Name: "Tables", Path: "/tables"}, {Name: "Requests", Path: "/requests"}, {Name: "Jobs", Path: "/jobs"}, {Name: "Backups", Path: "/backups"},
-	{Name: "Users", Path: "/users"}, {Name: "Quotas", Path: "/quotas"}, {Name: "Audit", Path: "/audit"}, {Name: "Logs", Path: "/logs"}, {Name: "Clusters", Path: "/clusters"}}
+	{Name: "Users", Path: "/users"}, {Name: "Quotas", Path: "/quotas"}, {Name: "Audit", Path: "/audit"}, {Name: "Logs", Path: "/logs"}, {Name: "Clients", Path: "/clients"}, {Name: "Clusters", Path: "/clusters"}}
 
 // user returns the name of a client's user; empty if it is unknown or there is none.
 func user(ctx context.Context, c *client.Client) string {

@@ -50,7 +50,7 @@ func tablesPage(ctx context.Context, q *query) (*content, error) {
 			x.Hidden++
 			continue
 		}
-		row := tableRow{Name: s.Name, Families: len(s.Families), Rates: rates.ofTable(s.Name)}
+		row := tableRow{Name: s.Name, Families: len(s.Families), Rates: rates.ofTable(s.Name, s.ID)}
 		if at := slices.IndexFunc(usage.Tables, func(u client.TableUsage) bool { return u.Name == s.Name }); at >= 0 {
 			row.Usage, row.Owner = &usage.Tables[at], usage.Tables[at].Owner
 		}
@@ -186,9 +186,9 @@ func (x *tableView) addRates(r *rates) {
 	if x.System {
 		r = nil // only tables of users are counted
 	}
-	x.Rates = r.ofTable(x.Name)
+	x.Rates = r.ofTable(x.Name, x.Schema.ID)
 	for i := range x.Tablets {
-		x.Tablets[i].Rates = r.ofTablet(x.Name, x.Tablets[i].End)
+		x.Tablets[i].Rates = r.ofTablet(x.Name, x.Schema.ID, x.Tablets[i].End)
 	}
 }
 

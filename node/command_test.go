@@ -32,7 +32,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		command.MethodSort: "…, instance, dead, log, start, end", tabletadmin.MethodCompact: "table, all",
 		tabletadmin.MethodDescribe: "table, nil", tabletadmin.MethodSplit: "table, key, row", tabletadmin.MethodCompactOne: "table, key, all",
 		command.MethodMerge: "…, instance, key, upper", tabletadmin.MethodMove: "key, node", tabletadmin.MethodMerge: "lower, upper", tabletadmin.MethodUnserved: "", dispatch.MethodOnBehalf: "method, user, generation, token, whence, params", actfor.Method: "user, generation, token, certificate, whence",
-		keyheat.Method: "id, from, to, interval", keyheat.MethodSums: "from, to, interval, ids", usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
+		keyheat.Method: "id, from, to, interval, form?", keyheat.MethodSums: "from, to, interval, ids, form?", usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
 	}
 	if !maps.Equal(reported, want) {
 		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(reported)), slices.Sorted(maps.Keys(want)))

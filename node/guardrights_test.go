@@ -44,6 +44,7 @@ var requiredRights = map[string]string{
 	"hot_tablets": forUsers, // of the tables that the user may read as a whole
 
 	"list_app_profiles": forUsers,
+	"report_client":     forUsers, // about the user's own process
 
 	"mutate":            perRow,
 	"mutate_rows":       perRow,
@@ -80,6 +81,7 @@ var requiredRights = map[string]string{
 	"traces":            readCluster,
 	"audit_log":         adminCluster,
 	"log_lines":         readCluster,
+	"list_clients":      readCluster,
 	"list_nodes":        watchCluster,
 	"raft_status":       watchCluster,
 	"unserved_tablets":  readCluster,

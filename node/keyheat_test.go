@@ -42,6 +42,7 @@ func TestKeyHeat(t *testing.T) {
 			}
 		}
 	}
+	began := time.Now()
 	write()
 	if _, err := c.Tablets().Split(ctx, "t", "row8"); err != nil {
 		t.Fatal(err)
@@ -56,12 +57,25 @@ func TestKeyHeat(t *testing.T) {
 	if reads != 50 || writes != 200 || len(k.Silent) != 0 {
 		t.Errorf("%d reads and %d writes, silent %q", reads, writes, k.Silent)
 	}
+	var readTime, writeTime int64
+	for _, h := range k.Hottest(api.KeyHeatRowsMax) {
+		readTime, writeTime = readTime+h.ReadMicros, writeTime+h.WriteMicros
+		if (h.ReadMicros > 0) != (h.Reads > 0) || (h.WriteMicros > 0) != (h.Writes > 0) {
+			t.Errorf("%+v", h)
+		}
+	}
+	if took := time.Since(began).Microseconds(); readTime < 50 || writeTime < 200 || readTime+writeTime > took {
+		t.Errorf("%d µs of reads and %d µs of writes in %d µs", readTime, writeTime, took)
+	}
+	if _, reads, writes := heatOf(t, f.client(1), client.KeyHeatRequest{Table: "t", Start: []byte("row3"), End: []byte("row5")}); reads != 50 || writes != 40 {
+		t.Errorf("above row3 and up to row5: %d reads and %d writes", reads, writes)
+	}
 	if len(k.Hot) == 0 || string(k.Hot[0].Row) != "row4" {
 		t.Errorf("hot: %+v", k.Hot)
 	}
 }
 
-// TestKeyHeatRights: the heat of a table has row keys, and is for users that may read all of it.
+// TestKeyHeatRights (KH4): the heat of a table has row keys, and is for users that may read all of it. The users of hot rows are for readers of the cluster.
 func TestKeyHeatRights(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureTestCluster(t, 1)
@@ -90,6 +104,40 @@ func TestKeyHeatRights(t *testing.T) {
 	}
 	if err := get("t"); err != nil {
 		t.Errorf("by a reader of the table: %v", err)
+	}
+	if _, err := admin.Table("t").Get(ctx, "none"); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if err := ann.Table("t").Apply(ctx, client.NewRowMutation("hot").Set("a:q", []byte("v"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	users := func(c *client.Client) []client.HotUser {
+		k, err := c.Tables().KeyHeat(ctx, &client.KeyHeatRequest{Table: "t"})
+		if err != nil || len(k.Hot) != 1 || k.Hot[0].Writes != 50 {
+			t.Fatalf("%+v, %v", k, err)
+		}
+		return k.Hot[0].Users
+	}
+	if got := users(admin); len(got) != 1 || got[0] != (client.HotUser{Name: "ann", Ops: 50}) {
+		t.Errorf("the users of a hot row: %+v", got)
+	}
+	if got := users(ann); len(got) != 0 {
+		t.Errorf("a reader of the table sees the users of a hot row: %+v", got)
+	}
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "ann", Rights: "monitor"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := users(ann); len(got) != 0 {
+		t.Errorf("with monitor: %+v", got)
+	}
+	bob := f.clientAs(0, client.Config{Credential: f.user(admin, "bob")})
+	if err := admin.Grants().Add(ctx, client.Grant{Principal: "bob", Rights: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := users(bob); len(got) != 1 {
+		t.Errorf("a reader of the cluster sees %+v", got)
 	}
 	if err := get("METADATA"); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("of METADATA, by a reader of a table: %v", err)
@@ -154,6 +202,7 @@ func TestHotTablets(t *testing.T) {
 	if ops, _ := hot(f.client(1), client.HotTabletsRequest{Most: 2}); !slices.Equal(ops, []int64{60, 40}) {
 		t.Errorf("the first two: %v", ops)
 	}
+	all := l
 	ann := f.clientAs(2, client.Config{Credential: f.user(admin, "ann")})
 	for _, test := range []struct {
 		grant client.Grant
@@ -168,6 +217,13 @@ func TestHotTablets(t *testing.T) {
 		}
 		if ops, l := hot(ann, client.HotTabletsRequest{}); !slices.Equal(ops, test.want) || len(ops) == 0 && l.Ops != 0 || len(ops) == 1 && l.Ops != 40 {
 			t.Errorf("with %+v: %v of %d", test.grant, ops, l.Ops)
+		}
+		for i := range all.Tablets { // of a table that is not counted, that there are no operations is unknown
+			table := &all.Tablets[i]
+			counted := slices.ContainsFunc(l.Tablets, func(t client.HotTablet) bool { return t.TableID == table.TableID })
+			if l.HasAll(table.TableID) != counted {
+				t.Errorf("with %+v: table %s is counted: %v", test.grant, table.Table, !counted)
+			}
 		}
 	}
 }

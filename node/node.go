@@ -26,6 +26,7 @@ import (
 	"github.com/steledb/stele/node/candidate"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/clients"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/dialer"
@@ -133,6 +134,7 @@ type Node struct {
 	replication *replication.Service
 	registry    *registry.Service
 	appProfiles *appprofiles.Service
+	clients     *clients.Service
 	results     results.Memory
 	quotas      *quotas.Service
 	usage       *usage.Service

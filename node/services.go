@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/node/candidate"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/clients"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/dialer"
@@ -132,6 +133,7 @@ func (n *Node) newServices() {
 		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch, MessageBytesMax: int(n.cfg.budget().Message)})
 	n.appProfiles = appprofiles.New(appprofiles.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes,
 		Directory: func(path string) *session.Directory { return n.meta.Client.Directory(path) }})
+	n.clients = clients.New(n.cfg.Name)
 	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})

@@ -28,6 +28,8 @@ type Access interface {
 	Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutation, error)
 	// Modify checks the rules of a read-modify-write of a row against the schema and the caller's rights.
 	Modify(s *table.Schema, row []byte, rules []table.Rule) error
+	// Caller returns the name of the user; empty if there is none. It names the users of hot rows.
+	Caller() string
 	// Holds reports whether all results since Begin are still valid. It does not block.
 	Holds() bool
 }

@@ -35,6 +35,8 @@ func (s *script) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutat
 func (s *script) Modify(*table.Schema, []byte, []table.Rule) error { return s.refuse }
 
 // Holds returns false changes times, once per attempt.
+func (s *script) Caller() string { return "ann" }
+
 func (s *script) Holds() bool { return s.begun > s.changes }
 
 // TestAccessChanges: an operation whose rights change while it runs starts over and takes effect

@@ -39,6 +39,7 @@ type reader struct {
 func (r *reader) begin(as For) {
 	r.access, r.rows.turns, r.latched, r.rows.trace = as.a, as.turns, false, as.trace
 	r.rows.work = work{}
+	r.heat.Start(as.trace.Began(), as.a)
 	r.eval.Begin(as.s.limits.FilterSteps, r)
 }
 
@@ -50,6 +51,7 @@ const latchedShare = 16
 func (r *reader) beginLatched(as For) {
 	r.rows.turns, r.latched, r.rows.trace = as.turns, true, as.trace
 	r.rows.work = work{}
+	r.heat.Start(as.trace.Began(), as.a)
 	r.eval.Begin(as.s.limits.FilterSteps/latchedShare, r)
 }
 
@@ -139,6 +141,7 @@ func (r *reader) release() {
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions, r.token = nil, nil, false, nil, nil, false, nil
 	r.heat.End()
+	r.heat = heat.Reader{}
 	r.rows.report()
 	r.rows.trace = nil
 	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
@@ -168,6 +171,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	if err == nil {
 		rs.keepEntries(r.row)
 		r.noteRead(row, ok)
+		r.heat.End() // before emit, which may wait for the connection
 	}
 	if err == nil && r.answers {
 		if err = t.server.checkServing(); err == nil && (changed(r.access) || !rs.schema.current()) {

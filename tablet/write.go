@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/commitlog"
+	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/latch"
 	"github.com/steledb/stele/tablet/logbody"
 )
@@ -30,6 +31,8 @@ type write struct {
 	unstamped bool // only the change stream or the token needed the commit's time
 	trace     *trace.Record
 	times     commitTimes
+	arrived   time.Time // of the request
+	user      heat.User // that makes it
 	done      func(timestamp int64, err error)
 }
 
@@ -189,6 +192,7 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	}
 	w.server, w.tablet, w.latch, w.exclusive, w.done = s, t, l, exclusive, done
 	w.trace, w.times = as.trace, commitTimes{submitted: as.trace.Last()}
+	w.from(as)
 	as.trace.In(t.id)
 	as.trace.Count(trace.Rows, 1)
 	w.charged = s.writes.chargeBytes(rm)
@@ -201,7 +205,6 @@ func (as For) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *lat
 	}
 	w.unstamped = (sc.table.ChangeRetention > 0 || rm.Token != nil) && !stamped(rm)
 	if err == nil {
-		t.heat.Write(rm.Row, int64(len(body))) // before the answer, after which rm may be another one
 		err = s.commitLog.commits.Commit(&w.commit)
 	}
 	if err != nil {
@@ -215,6 +218,7 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 		err = w.tablet.writer.apply(c)
 	}
 	if err == nil {
+		w.noteWritten(c)
 		if cause := w.server.checkServing(); cause != nil {
 			err = &UnknownOutcomeError{Cause: cause}
 		}
@@ -223,6 +227,23 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 		w.timed(c)
 	}
 	w.answer(closedError(err))
+}
+
+// from records when the request arrived, and whose it is. An Access may be reused once its caller stops waiting for the commit.
+func (w *write) from(as For) {
+	if w.arrived = as.trace.Began(); w.arrived.IsZero() {
+		w.arrived = time.Now()
+	}
+	if w.user = ""; as.a != nil {
+		w.user = heat.User(as.a.Caller())
+	}
+}
+
+// noteWritten counts a mutation, and the time from its arrival until it was durable.
+func (w *write) noteWritten(c *commitlog.Commit) {
+	if row, err := logbody.Row(c.Body); err == nil { // it was just encoded
+		w.tablet.heat.Write(row, int64(len(c.Body)), c.AppendEnded.Sub(w.arrived), &w.user)
+	}
 }
 
 // timed records the times of a commit that has ended. The caller of an exclusive write may have stopped waiting, and reports them itself if

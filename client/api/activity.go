@@ -1,9 +1,13 @@
 package api
 
 import (
+	"encoding/hex"
 	"fmt"
+	"time"
+	"unicode/utf8"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
 )
 
 // Activity is the result of activity: what a node has done in each of the last intervals. All series
@@ -128,4 +132,136 @@ func (a *Activity) Decode(d *wire.Decoder) error {
 		return malformed("interval of %d ms", a.IntervalMS)
 	}
 	return nil
+}
+
+// Bounds of report_client and list_clients.
+const (
+	// ClientIDLen is the length of the id of a client process, in hexadecimal digits, and ClientNameMax the number of bytes of its name.
+	ClientIDLen   = 16
+	ClientNameMax = 64
+	// ClientIntervalMax is the longest interval of a report, and ClientCallsMax the most calls in it.
+	ClientIntervalMax = time.Hour
+	ClientCallsMax    = 1_000_000_000
+	// ClientsMax is the number of client processes that a node keeps.
+	ClientsMax = 1024
+)
+
+// ClientReport is what a client process counted in an interval, the parameter of report_client:
+//
+//	[report, options?]
+type ClientReport struct {
+	ID         string `json:"id"`   // random, of the process
+	Name       string `json:"name"` // of the program
+	StartedMS  int64  `json:"started_ms"`
+	IntervalMS int64  `json:"interval_ms"`
+	Calls      int64  `json:"calls"`
+	Errors     int64  `json:"errors"`  // calls that failed, after all retries
+	Retries    int64  `json:"retries"` // attempts after the first one of a call
+	// Hits and Lookups are rows whose tablet's location was cached, and lookups of locations.
+	Hits    int64 `json:"hits"`
+	Lookups int64 `json:"lookups"`
+	// P50US, P99US and MaxUS are the times of reads and writes of rows, retries included; 0 if there were none.
+	P50US int64 `json:"p50_us"`
+	P99US int64 `json:"p99_us"`
+	MaxUS int64 `json:"max_us"`
+}
+
+func (r *ClientReport) fields() fields {
+	return fields{
+		{"id", &r.ID}, {"name", &r.Name}, {"started_ms", &r.StartedMS}, {"interval_ms", &r.IntervalMS}, {"calls", &r.Calls}, {"errors", &r.Errors},
+		{"retries", &r.Retries}, {"hits", &r.Hits}, {"lookups", &r.Lookups}, {"p50_us", &r.P50US}, {"p99_us", &r.P99US}, {"max_us", &r.MaxUS},
+	}
+}
+
+// ReportClientRequest holds the parameters of report_client.
+type ReportClientRequest struct {
+	Options
+	Report ClientReport
+}
+
+// Append encodes the parameters.
+func (r *ReportClientRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	e.Array(1 + min(n, 1))
+	r.Report.fields().append(e)
+	r.Options.append(e, n)
+}
+
+// Decode decodes the n parameters in d. The error names the value that is out of bounds.
+func (r *ReportClientRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodReportClient, n, 1, 2); err != nil {
+		return err
+	}
+	*r = ReportClientRequest{}
+	if err := r.Report.fields().decode(d); err != nil {
+		return err
+	}
+	if err := r.Options.decode(d, n > 1, r); err != nil {
+		return err
+	}
+	return r.Report.check()
+}
+
+func (r *ReportClientRequest) option([]byte, *wire.Decoder) bool { return false }
+
+// check returns an error unless the report is one that a client can make.
+func (r *ClientReport) check() error {
+	if id, err := hex.DecodeString(r.ID[:min(len(r.ID), ClientIDLen+1)]); err != nil || len(id) != ClientIDLen/2 {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: id %.20q, want %d hexadecimal digits", MethodReportClient, r.ID, ClientIDLen)
+	}
+	if err := within("bytes of the name of a client process", len(r.Name), ClientNameMax); err != nil {
+		return err
+	}
+	if !utf8.ValidString(r.Name) {
+		return rpc.Errorf(rpc.CodeBadRequest, "%s: name %q, want UTF-8", MethodReportClient, r.Name)
+	}
+	const hour = int64(time.Hour / time.Microsecond)
+	for _, v := range []struct {
+		name           string
+		got, from, max int64
+	}{
+		{"started_ms", r.StartedMS, 0, 1 << 48}, {"interval_ms", r.IntervalMS, 1, ClientIntervalMax.Milliseconds()}, {"calls", r.Calls, 0, ClientCallsMax},
+		{"errors", r.Errors, 0, r.Calls}, {"retries", r.Retries, 0, ClientCallsMax}, {"hits", r.Hits, 0, ClientCallsMax}, {"lookups", r.Lookups, 0, ClientCallsMax},
+		{"max_us", r.MaxUS, 0, 24 * hour}, {"p99_us", r.P99US, 0, r.MaxUS}, {"p50_us", r.P50US, 0, r.P99US},
+	} {
+		if v.got < v.from || v.got > v.max {
+			return rpc.Errorf(rpc.CodeBadRequest, "%s: %s is %d, want %d to %d", MethodReportClient, v.name, v.got, v.from, v.max)
+		}
+	}
+	return nil
+}
+
+// ClientProcess is a client process with the last report that a node has of it.
+type ClientProcess struct {
+	ClientReport
+	User string `json:"user"` // empty on an open cluster
+	From string `json:"from"` // its address
+	AtMS int64  `json:"at_ms"`
+}
+
+func (p *ClientProcess) fields() fields {
+	return append(p.ClientReport.fields(), field{"user", &p.User}, field{"from", &p.From}, field{"at_ms", &p.AtMS})
+}
+
+// ClientProcesses is the result of list_clients: the processes that reported to a node in the last minutes.
+type ClientProcesses struct {
+	Node      string          `json:"node"`
+	Processes []ClientProcess `json:"processes"`
+	Rejected  int64           `json:"rejected"` // reports that the node has rejected since its start
+}
+
+func (l *ClientProcesses) fields() fields {
+	return fields{
+		{"node", &l.Node}, {"rejected", &l.Rejected},
+		{"processes", &list[ClientProcess]{all: &l.Processes, fields: (*ClientProcess).fields, what: "processes", max: ClientsMax}},
+	}
+}
+
+// Append encodes the result.
+func (l *ClientProcesses) Append(e *wire.Encoder) { l.fields().append(e) }
+
+// Decode decodes the result.
+func (l *ClientProcesses) Decode(d *wire.Decoder) error {
+	*l = ClientProcesses{}
+	return l.fields().decode(d)
 }

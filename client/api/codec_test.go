@@ -51,6 +51,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *HotTabletsRequest:
 		err = r.Decode(d, n)
+	case *ReportClientRequest:
+		err = r.Decode(d, n)
 	case *ClearRowsRequest:
 		err = r.Decode(d, n, nil)
 	case *NamesRequest:
@@ -159,7 +161,10 @@ func goldenRequests() []struct {
 		{"scan_open of a set", &ScanOpenRequest{Table: "t", BatchRows: 5, Rows: table.NewRowSet([]table.RowRange{{Start: []byte("m")}, table.RowKeyRange([]byte("k")), {Start: []byte("a"), End: []byte("c")}})},
 			"92 a174 82 aa62617463685f726f777305 a4726f7773 93 92c40161c40163 c4016b 92c4016dc0"},
 		{"key_heat", &KeyHeatRequest{Table: "t", Since: time.Hour, UntilMS: 5, Prefix: []byte("m"), Rows: 9}, "92 a174 84 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a6707265666978c4016d a4726f7773 09"},
+		{"key_heat", &KeyHeatRequest{Table: "t", Start: []byte("a"), End: []byte("b")}, "92 a174 82 a57374617274c40161 a3656e64c40162"},
 		{"hot_tablets", &HotTabletsRequest{}, "90"},
+		{"report_client", &ReportClientRequest{Report: ClientReport{ID: "00112233445566aa", IntervalMS: 5}}, "91 8c a26964 b030303131323233333434353536366161 a46e616d65 a0 aa737461727465645f6d73 00" +
+			"ab696e74657276616c5f6d73 05 a563616c6c73 00 a66572726f7273 00 a772657472696573 00 a468697473 00 a76c6f6f6b757073 00 a67035305f7573 00 a67039395f7573 00 a66d61785f7573 00"},
 		{"hot_tablets", &HotTabletsRequest{Since: time.Hour, UntilMS: 5, Most: 9}, "91 83 a873696e63655f6d73 ce0036ee80 a8756e74696c5f6d73 05 a46d6f7374 09"},
 		{"sample_row_keys", &SampleRowKeysRequest{Table: "t", Start: []byte("m\x00")}, "92 a174 81 a57374617274c4026d00"},
 		{"root", &NamesRequest{Names: []string{"web"}}, "91 a3776562"},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
@@ -73,6 +74,8 @@ type HotTabletList struct {
 	// Ops is the number of operations on all tables that the caller may read.
 	Ops     int64       `json:"ops"`
 	Tablets []HotTablet `json:"tablets"`
+	// TableIDs are the tables that are counted, in ascending order. Nodes of an earlier version return none.
+	TableIDs []int64 `json:"table_ids"`
 	// Silent lists the ids of nodes that did not answer, whose part is missing.
 	Silent []string `json:"silent"`
 }
@@ -89,6 +92,9 @@ type HotTablet struct {
 	Writes     int64  `json:"writes"`
 	ReadBytes  int64  `json:"read_bytes"`
 	WriteBytes int64  `json:"write_bytes"`
+	// ReadMicros and WriteMicros are the time that the reads and writes took, in µs; 0 from nodes of an earlier version.
+	ReadMicros  int64 `json:"read_us"`
+	WriteMicros int64 `json:"write_us"`
 }
 
 // Share returns the tablet's share of all operations, from 0 to 1.
@@ -99,18 +105,34 @@ func (l *HotTabletList) Share(t *HotTablet) float64 {
 	return float64(t.Reads+t.Writes) / float64(l.Ops)
 }
 
+// HasAll reports whether a tablet of a table had no operations if it is not in the list: the list has all operations, and the table is counted.
+func (l *HotTabletList) HasAll(tableID uint64) bool {
+	left := l.Ops
+	for i := range l.Tablets {
+		left -= l.Tablets[i].Reads + l.Tablets[i].Writes
+	}
+	_, counted := slices.BinarySearch(l.TableIDs, int64(tableID))
+	return counted && left == 0 && len(l.Silent) == 0
+}
+
+// Seconds returns the length of the period.
+func (l *HotTabletList) Seconds() float64 { return float64(l.EndMS-l.StartMS) / 1000 }
+
+// hotTablesMax is the number of tables that a client accepts.
+const hotTablesMax = 1_000_000
+
 func (l *HotTabletList) fields() fields {
 	return fields{
 		{"start_ms", &l.StartMS}, {"end_ms", &l.EndMS}, {"ops", &l.Ops},
 		{"tablets", &list[HotTablet]{all: &l.Tablets, fields: (*HotTablet).fields, what: "tablets", max: HotTabletsMax}},
-		{"silent", &texts{&l.Silent, "silent", nodesMax}},
+		{"table_ids", &ints{&l.TableIDs, "table ids", hotTablesMax}}, {"silent", &texts{&l.Silent, "silent", nodesMax}},
 	}
 }
 
 func (t *HotTablet) fields() fields {
 	return fields{
 		{"table", &t.Table}, {"table_id", &t.TableID}, {"node", &t.Node}, {"start", &t.Start}, {"end", &t.End}, {"reads", &t.Reads}, {"writes", &t.Writes},
-		{"read_bytes", &t.ReadBytes}, {"write_bytes", &t.WriteBytes},
+		{"read_bytes", &t.ReadBytes}, {"write_bytes", &t.WriteBytes}, {"read_us", &t.ReadMicros}, {"write_us", &t.WriteMicros},
 	}
 }
 

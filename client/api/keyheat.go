@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // KeyHeatRequest holds the parameters of key_heat:
 //
-//	[table, options?]    options: since_ms, until_ms, prefix, rows
+//	[table, options?]    options: since_ms, until_ms, prefix, start, end, rows
 type KeyHeatRequest struct {
 	Options
 	Table string
@@ -21,6 +22,8 @@ type KeyHeatRequest struct {
 	UntilMS int64
 	// Prefix selects the rows that begin with it; empty means all.
 	Prefix []byte
+	// Start and End bound the rows: start < row <= end; empty is no bound.
+	Start, End []byte
 	// Rows is the number of ranges of rows; 0 means KeyHeatRows. At most KeyHeatRowsMax.
 	Rows int
 }
@@ -30,16 +33,17 @@ const (
 	KeyHeatSinceMax = 14 * 24 * time.Hour
 	KeyHeatRows     = 96
 	KeyHeatRowsMax  = 256
-	// KeyHeatColumnsMax is the number of intervals of a result, KeyHeatNamesMax that of hot rows and of large rows, and KeyHeatEventsMax that
-	// of events.
+	// KeyHeatColumnsMax is the number of intervals of a result, KeyHeatNamesMax that of hot rows and of large rows, KeyHeatUsersMax that of the
+	// users of a hot row, and KeyHeatEventsMax that of events.
 	KeyHeatColumnsMax = 400
 	KeyHeatNamesMax   = 32
+	KeyHeatUsersMax   = 4
 	KeyHeatEventsMax  = 1000
 )
 
 // Append encodes the parameters.
 func (r *KeyHeatRequest) Append(e *wire.Encoder) {
-	n := r.Options.count() + present(r.Prefix)
+	n := r.Options.count() + present(r.Prefix) + present(r.Start) + present(r.End)
 	for _, v := range []int64{r.Since.Milliseconds(), r.UntilMS, int64(r.Rows)} {
 		if v != 0 {
 			n++
@@ -51,6 +55,8 @@ func (r *KeyHeatRequest) Append(e *wire.Encoder) {
 	appendCount(e, "since_ms", r.Since.Milliseconds())
 	appendCount(e, "until_ms", r.UntilMS)
 	appendBytes(e, "prefix", r.Prefix)
+	appendBytes(e, "start", r.Start)
+	appendBytes(e, "end", r.End)
 	appendCount(e, "rows", int64(r.Rows))
 }
 
@@ -66,7 +72,7 @@ func (r *KeyHeatRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error
 	if err := within("rows of key_heat", r.Rows, KeyHeatRowsMax); err != nil {
 		return err
 	}
-	return within("row key bytes", len(r.Prefix), limitsOf(lim).RowKeyBytes)
+	return within("row key bytes", max(len(r.Prefix), len(r.Start), len(r.End)), limitsOf(lim).RowKeyBytes)
 }
 
 func (r *KeyHeatRequest) option(key []byte, d *wire.Decoder) bool {
@@ -77,6 +83,10 @@ func (r *KeyHeatRequest) option(key []byte, d *wire.Decoder) bool {
 		r.UntilMS = countOption(d, "until_ms")
 	case "prefix":
 		r.Prefix = optionalBytes(d)
+	case "start":
+		r.Start = optionalBytes(d)
+	case "end":
+		r.End = optionalBytes(d)
 	case "rows":
 		r.Rows = int(min(countOption(d, "rows"), KeyHeatRowsMax+1))
 	default:
@@ -100,6 +110,10 @@ type KeyHeat struct {
 	Writes     []int64 `json:"writes"`
 	ReadBytes  []int64 `json:"read_bytes"`
 	WriteBytes []int64 `json:"write_bytes"`
+	// ReadMicros and WriteMicros are the time that the reads and writes took, in µs. Nodes of an earlier version, and minutes before an
+	// upgrade, have none.
+	ReadMicros  []int64 `json:"read_us"`
+	WriteMicros []int64 `json:"write_us"`
 	// Hot are rows with much of the operations of a tablet in some minute, the hottest first. Large are those of a MiB or more.
 	Hot    []HotRow      `json:"hot"`
 	Large  []LargeRow    `json:"large"`
@@ -113,6 +127,15 @@ type HotRow struct {
 	Row    []byte `json:"-"`
 	Reads  int64  `json:"reads"`
 	Writes int64  `json:"writes"`
+	// Users are those with the most of these operations, the one with the most first. It is empty for callers that may not see the requests of
+	// other users, without users, and for what nodes of an earlier version counted.
+	Users []HotUser `json:"users,omitempty"`
+}
+
+// HotUser is a user of a hot row; the number of operations is an estimate.
+type HotUser struct {
+	Name string `json:"name"`
+	Ops  int64  `json:"ops"`
 }
 
 // LargeRow is a row of which much was read or written at once.
@@ -159,6 +182,7 @@ func (k *KeyHeat) fields() fields {
 		{"starts", &keys{&k.Starts, "starts", KeyHeatRowsMax}}, {"ends", &keys{&k.Ends, "ends", KeyHeatRowsMax}},
 		{"reads", &ints{&k.Reads, "reads", cells}}, {"writes", &ints{&k.Writes, "writes", cells}},
 		{"read_bytes", &ints{&k.ReadBytes, "read_bytes", cells}}, {"write_bytes", &ints{&k.WriteBytes, "write_bytes", cells}},
+		{"read_us", &ints{&k.ReadMicros, "read_us", cells}}, {"write_us", &ints{&k.WriteMicros, "write_us", cells}},
 		{"hot", &list[HotRow]{all: &k.Hot, fields: (*HotRow).fields, what: "hot", max: KeyHeatNamesMax}},
 		{"large", &list[LargeRow]{all: &k.Large, fields: (*LargeRow).fields, what: "large", max: KeyHeatNamesMax}},
 		{"events", &list[TabletEvent]{all: &k.Events, fields: (*TabletEvent).fields, what: "events", max: KeyHeatEventsMax}},
@@ -167,8 +191,10 @@ func (k *KeyHeat) fields() fields {
 }
 
 func (h *HotRow) fields() fields {
-	return fields{{"row", &h.Row}, {"reads", &h.Reads}, {"writes", &h.Writes}}
+	fs := fields{{"row", &h.Row}, {"reads", &h.Reads}, {"writes", &h.Writes}}
+	return append(fs, field{"users", &list[HotUser]{all: &h.Users, fields: (*HotUser).fields, what: "users", max: KeyHeatUsersMax}})
 }
+func (u *HotUser) fields() fields  { return fields{{"name", &u.Name}, {"ops", &u.Ops}} }
 func (l *LargeRow) fields() fields { return fields{{"row", &l.Row}, {"bytes", &l.Bytes}} }
 func (t *TabletEvent) fields() fields {
 	return fields{{"at_ms", &t.AtMS}, {"kind", &t.Kind}, {"node", &t.Node}, {"row", &t.Row}}
@@ -186,7 +212,10 @@ func (k *KeyHeat) Decode(d *wire.Decoder) error {
 	if k.Columns < 0 || k.Columns > KeyHeatColumnsMax || len(k.Starts) != len(k.Ends) {
 		return malformed("%d columns, %d starts and %d ends", k.Columns, len(k.Starts), len(k.Ends))
 	}
-	for _, s := range [][]int64{k.Reads, k.Writes, k.ReadBytes, k.WriteBytes} {
+	if cells := k.Columns * len(k.Ends); len(k.ReadMicros)+len(k.WriteMicros) == 0 { // from a node of an earlier version
+		k.ReadMicros, k.WriteMicros = make([]int64, cells), make([]int64, cells)
+	}
+	for _, s := range [][]int64{k.Reads, k.Writes, k.ReadBytes, k.WriteBytes, k.ReadMicros, k.WriteMicros} {
 		if len(s) != k.Columns*len(k.Ends) {
 			return malformed("%d values of %d ranges and %d columns", len(s), len(k.Ends), k.Columns)
 		}
@@ -198,10 +227,11 @@ func (k *KeyHeat) Decode(d *wire.Decoder) error {
 type RangeHeat struct {
 	Start, End                           []byte
 	Reads, Writes, ReadBytes, WriteBytes int64
+	ReadMicros, WriteMicros              int64
 }
 
-// Hottest returns the ranges with the most operations, the hottest first, without idle ones.
-func (k *KeyHeat) Hottest(most int) []RangeHeat {
+// Ranges returns the sums of the ranges without idle ones, those for which first is greater first.
+func (k *KeyHeat) Ranges(most int, first func(*RangeHeat) int64) []RangeHeat {
 	var all []RangeHeat
 	sum := func(s []int64, r int) (n int64) {
 		for _, v := range s[r*k.Columns : (r+1)*k.Columns] {
@@ -210,11 +240,26 @@ func (k *KeyHeat) Hottest(most int) []RangeHeat {
 		return n
 	}
 	for r := range k.Ends {
-		h := RangeHeat{k.Starts[r], k.Ends[r], sum(k.Reads, r), sum(k.Writes, r), sum(k.ReadBytes, r), sum(k.WriteBytes, r)}
+		h := RangeHeat{
+			k.Starts[r], k.Ends[r], sum(k.Reads, r), sum(k.Writes, r), sum(k.ReadBytes, r), sum(k.WriteBytes, r), sum(k.ReadMicros, r), sum(k.WriteMicros, r),
+		}
 		if h.Reads+h.Writes > 0 {
 			all = append(all, h)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b RangeHeat) int { return int(min(max(b.Reads+b.Writes-a.Reads-a.Writes, -1), 1)) })
+	slices.SortStableFunc(all, func(a, b RangeHeat) int { return cmp.Compare(first(&b), first(&a)) })
 	return all[:min(len(all), most)]
+}
+
+// Hottest returns the ranges with the most operations, the hottest first, without idle ones.
+func (k *KeyHeat) Hottest(most int) []RangeHeat {
+	return k.Ranges(most, func(h *RangeHeat) int64 { return h.Reads + h.Writes })
+}
+
+// MeanMicros returns the mean of some operations that took a time in all; 0 if there are none.
+func MeanMicros(micros, ops int64) int64 {
+	if ops <= 0 {
+		return 0
+	}
+	return micros / ops
 }

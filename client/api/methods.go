@@ -45,6 +45,8 @@ const (
 	MethodTraces        = "traces"
 	MethodAuditLog      = "audit_log"
 	MethodLogLines      = "log_lines"
+	MethodReportClient  = "report_client"
+	MethodListClients   = "list_clients"
 
 	MethodListNodes  = "list_nodes"
 	MethodDrainNode  = "drain_node"
@@ -119,7 +121,7 @@ func Methods() []string {
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodRenameTable, MethodDropTable,
 		MethodUndropTable, MethodPurgeTable, MethodListDropped,
 		MethodSetFamily, MethodDropFamily, MethodAlterTable, MethodClearRows, MethodCompactTable,
-		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog, MethodLogLines,
+		MethodSplitTablet, MethodMoveTablet, MethodMergeTablets, MethodCompactTablet, MethodStatus, MethodActivity, MethodSlowRequests, MethodTraces, MethodAuditLog, MethodLogLines, MethodReportClient, MethodListClients,
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,

@@ -10,6 +10,8 @@
   const two = (n) => String(n).padStart(2, '0');
   const when = (ms, days) => { const d = new Date(ms); return (days ? `${two(d.getMonth() + 1)}-${two(d.getDate())} ` : '') + `${two(d.getHours())}:${two(d.getMinutes())}`; };
   const sized = (v) => { const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']; let i = 0; while (v >= 1024 && i < 4) { v /= 1024; i++; } return v.toFixed(v >= 10 || i === 0 ? 0 : 1) + ' ' + units[i]; };
+  const timed = (us) => us === 0 ? '–' : us < 1000 ? us + ' µs' : us < 1e6 ? (us / 1000).toFixed(us < 10000 ? 2 : 0) + ' ms' : (us / 1e6).toFixed(1) + ' s';
+  const units = { count: (v) => v.toLocaleString('en'), bytes: sized, micros: timed };
   const short = (text, n) => text.length > n ? text.slice(0, n - 1) + '…' : text;
 
   function show(figure) {
@@ -20,7 +22,8 @@
     const image = new ImageData(columns, rows);
     data.values.forEach((v, i) => image.data.set([...shade(Math.log1p(v) / Math.log1p(most)), 255], 4 * i));
     picture.getContext('2d').putImageData(image, 0, 0);
-    let place;
+    // place is the cell that the text describes, anchor the other corner of the selected part, and drag where a drag began.
+    let place, anchor, drag;
     const left = () => canvas.clientWidth < 480 ? 72 : 150;
 
     function draw() {
@@ -51,26 +54,74 @@
       if (!place) return;
       c.strokeStyle = '#fff';
       c.lineWidth = 2;
-      c.strokeRect(x0 + place.column * w / columns, top + place.row * h / rows, Math.max(w / columns, 3), Math.max(h / rows, 3));
+      const s = selected();
+      const x = x0 + s.left * w / columns, y = top + s.first * h / rows, width1 = Math.max((s.right + 1 - s.left) * w / columns, 3), height1 = Math.max((s.last + 1 - s.first) * h / rows, 3);
+      if (anchor) { c.fillStyle = 'rgba(255, 255, 255, .25)'; c.fillRect(x, y, width1, height1); }
+      c.strokeRect(x, y, width1, height1);
+    }
+
+    // selected returns the ranges and intervals between anchor and place, both included.
+    function selected() {
+      const from = anchor || place;
+      return { first: Math.min(from.row, place.row), last: Math.max(from.row, place.row), left: Math.min(from.column, place.column), right: Math.max(from.column, place.column) };
+    }
+
+    // zoom opens the page of the selected part. A side that the part has in full stays as it is.
+    function zoom() {
+      const s = selected(), to = new URLSearchParams(location.search), at = (column) => new Date(data.start + column * data.interval).toISOString().slice(0, 16) + 'Z';
+      if (s.first > 0) to.set('start', data.starts[s.first]);
+      if (s.last < rows - 1) to.set('end', data.ends[s.last]);
+      if (s.left > 0 || s.right < columns - 1) { to.set('from', at(s.left)); to.set('until', at(s.right + 1)); }
+      location.search = to.toString();
     }
 
     function move(row, column) {
       place = { row: Math.min(Math.max(row, 0), rows - 1), column: Math.min(Math.max(column, 0), columns - 1) };
-      const at = data.start + place.column * data.interval, value = data.values[place.row * columns + place.column];
-      const events = data.events.filter((e) => e.at >= at && e.at < at + data.interval).map((e) => e.text);
-      text.textContent = `${when(at, days)} to ${when(at + data.interval, days)}, rows above ${data.starts[place.row] || 'the first'} up to ${data.ends[place.row] || 'the last'}: ` +
-        `${data.bytes ? sized(value) : value.toLocaleString('en')} ${data.what}` + (events.length ? `. Then: ${events.slice(0, 4).join(', ')}` : '');
+      const s = selected(), at = data.start + s.left * data.interval, end = data.start + (s.right + 1) * data.interval;
+      const where = `${when(at, days)} to ${when(end, days)}, rows above ${data.starts[s.first] || 'the first'} up to ${data.ends[s.last] || 'the last'}`;
+      if (anchor) {
+        text.textContent = `Selected: ${where}. Enter zooms to it, and Escape ends the selection.`;
+      } else {
+        const events = data.events.filter((e) => e.at >= at && e.at < end).map((e) => e.text);
+        text.textContent = `${where}: ${units[data.unit](data.values[place.row * columns + place.column])} ${data.what}` + (events.length ? `. Then: ${events.slice(0, 4).join(', ')}` : '');
+      }
       draw();
     }
-    canvas.addEventListener('pointermove', (e) => {
+    // cell returns the row and column of a pointer, which may be outside of the map.
+    function cell(e) {
       const box = canvas.getBoundingClientRect(), x = e.clientX - box.left - left(), y = e.clientY - box.top - top;
-      if (x >= 0 && y >= 0) move(Math.floor(y / (box.height - top - bottom) * rows), Math.floor(x / (box.width - left()) * columns));
+      return { row: Math.floor(y / (box.height - top - bottom) * rows), column: Math.floor(x / (box.width - left()) * columns), inside: x >= 0 && y >= 0 };
+    }
+    const dragged = (e) => Math.abs(e.clientX - drag.x) > 4 || Math.abs(e.clientY - drag.y) > 4;
+    function endDrag() { drag = anchor = undefined; if (place) move(place.row, place.column); }
+
+    canvas.addEventListener('pointermove', (e) => {
+      const at = cell(e);
+      if (drag && dragged(e)) anchor = drag.cell;
+      if (drag ? anchor : at.inside && !anchor) move(at.row, at.column);
     });
+    canvas.addEventListener('pointerdown', (e) => { // a finger scrolls the page
+      const at = cell(e);
+      if (e.button !== 0 || e.pointerType === 'touch' || !at.inside) return;
+      anchor = undefined;
+      move(at.row, at.column);
+      drag = { x: e.clientX, y: e.clientY, cell: place };
+      canvas.setPointerCapture(e.pointerId);
+    });
+    canvas.addEventListener('pointerup', (e) => {
+      if (!drag) return;
+      if (anchor && dragged(e)) zoom();
+      endDrag();
+    });
+    canvas.addEventListener('pointercancel', endDrag);
     canvas.addEventListener('keydown', (e) => {
+      if (e.key === 'Enter' && place) zoom();
+      if (e.key === 'Escape') endDrag();
       const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
       if (!steps) return;
       e.preventDefault();
       const from = place || { row: 0, column: columns };
+      if (!drag) anchor = e.shiftKey ? anchor || place : undefined;
       move(from.row + steps[0], from.column + steps[1]);
     });
     canvas.addEventListener('focus', () => { if (!place) move(0, columns - 1); });

@@ -179,6 +179,7 @@ var services = map[string][]string{
 	"otlp":         {},
 	"slowlog":      {"authz", "method", "reply"},
 	"recentlog":    {"authz", "method", "reply"},
+	"clients":      {"authz", "method", "metric", "reply"},
 	"activity":     {"authz", "method", "metric", "reply"},
 	"status":       {"authz", "blobs", "disks", "gossip", "identity", "members", "method", "metric", "reply"},
 	"tabletadmin":  {"authz", "command", "members", "metarows", "method", "namespace", "peers", "reply"},

@@ -242,8 +242,13 @@ func (r *Record) Table() string {
 	return r.table
 }
 
-// Began returns when the request arrived.
-func (r *Record) Began() time.Time { return r.began }
+// Began returns when the request arrived, and the zero time if r is nil.
+func (r *Record) Began() time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	return r.began
+}
 
 // FirstTablet returns the id of the first tablet that the request used; 0: it used none.
 func (r *Record) FirstTablet() uint64 { return r.tablet }

@@ -80,6 +80,9 @@ func (a *Access) Of(waits bool) tablet.Access {
 	return a
 }
 
+// Caller implements tablet.Access.
+func (a *Access) Caller() string { return a.caller.Owner() }
+
 // Begin implements tablet.Access.
 func (a *Access) Begin() {
 	a.begun++

@@ -83,35 +83,45 @@ func (c *column) reduce() {
 	}
 }
 
-// append encodes the column: [minute, [[table, buckets, hot, large, events]…]].
-func (c *column) append(e *wire.Encoder) {
+// form is which values of buckets and hot rows are encoded.
+type form int
+
+const (
+	formCounts form = iota // [start, end, reads, writes, read bytes, write bytes] and [row, reads, writes]
+	formFull               // [… read µs, write µs]; hot rows: [… [[user, operations]…]]
+	formLatest = formFull
+)
+
+// append encodes the column: [minute, [[table, buckets, hot, large, events]…]]. A later form has more values at the ends of arrays.
+func (c *column) append(e *wire.Encoder, f form) {
 	e.Array(2)
 	e.Int(c.minute)
 	e.Array(len(c.tables))
 	for _, t := range c.tables {
 		e.Array(5)
 		e.Uint(t.table)
-		t.append(e)
+		t.append(e, f)
 	}
 }
 
-func (t *tableHeat) append(e *wire.Encoder) {
+func (t *tableHeat) append(e *wire.Encoder, f form) {
 	e.Array(len(t.buckets))
 	for i := range t.buckets {
 		b := &t.buckets[i]
-		e.Array(6)
+		values := []int64{b.Reads, b.Writes, b.ReadBytes, b.WriteBytes, b.ReadMicros, b.WriteMicros}
+		if f < formFull {
+			values = values[:4]
+		}
+		e.Array(2 + len(values))
 		e.Bin(b.Start)
 		e.Bin(b.End)
-		for _, n := range []int64{b.Reads, b.Writes, b.ReadBytes, b.WriteBytes} {
+		for _, n := range values {
 			e.Int(n)
 		}
 	}
 	e.Array(len(t.hot))
 	for _, h := range t.hot {
-		e.Array(3)
-		e.Bin(h.Row)
-		e.Int(h.Reads)
-		e.Int(h.Writes)
+		appendHot(e, &h, f)
 	}
 	e.Array(len(t.large))
 	for _, l := range t.large {
@@ -128,51 +138,107 @@ func (t *tableHeat) append(e *wire.Encoder) {
 	}
 }
 
+func appendHot(e *wire.Encoder, h *heat.Hot, f form) {
+	n := 3
+	if f >= formFull {
+		n++
+	}
+	e.Array(n)
+	e.Bin(h.Row)
+	e.Int(h.Reads)
+	e.Int(h.Writes)
+	if f < formFull {
+		return
+	}
+	e.Array(len(h.Users))
+	for _, u := range h.Users {
+		e.Array(2)
+		e.Str(u.Name)
+		e.Int(u.Ops)
+	}
+}
+
+// decodeHot decodes a hot row, of which more values than the first three are there. It returns how many of them it has read.
+func decodeHot(d *wire.Decoder, more int) (h heat.Hot, used int) {
+	h = heat.Hot{Row: bytes.Clone(d.Bytes()), Reads: d.Int(), Writes: d.Int()}
+	if more == 0 {
+		return h, 0
+	}
+	for range d.ArrayMax(heat.UsersMax) {
+		tuple(d, 2, func(int) int {
+			h.Users = append(h.Users, heat.UserOps{Name: d.Str(), Ops: d.Int()})
+			return 0
+		})
+	}
+	return h, 1
+}
+
 // decode decodes a column, with the parts of only those tables; all if there are none.
 func (c *column) decode(d *wire.Decoder, only ...uint64) error {
-	header(d, 2)
-	c.minute = d.Int()
-	for range d.Array() {
-		header(d, 5)
-		t := &tableHeat{table: d.Uint()}
-		if len(only) > 0 && !slices.Contains(only, t.table) {
-			for range 4 {
-				d.Skip()
-			}
-			continue
+	tuple(d, 2, func(int) int {
+		c.minute = d.Int()
+		for range d.Array() {
+			tuple(d, 5, func(more int) int {
+				t := &tableHeat{table: d.Uint()}
+				if len(only) > 0 && !slices.Contains(only, t.table) {
+					return -4 // its other values are skipped as well
+				}
+				t.decode(d)
+				c.tables = append(c.tables, t)
+				return 0
+			})
 		}
-		if t.decode(d); d.Err() != nil {
-			return d.Err()
-		}
-		c.tables = append(c.tables, t)
-	}
+		return 0
+	})
 	return d.Err()
 }
 
 func (t *tableHeat) decode(d *wire.Decoder) {
 	for range d.Array() {
-		header(d, 6)
-		b := heat.Bucket{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes())}
-		b.Sums = heat.Sums{Reads: d.Int(), Writes: d.Int(), ReadBytes: d.Int(), WriteBytes: d.Int()}
-		t.buckets = append(t.buckets, b)
+		tuple(d, 6, func(more int) int {
+			b := heat.Bucket{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes())}
+			b.Sums = heat.Sums{Reads: d.Int(), Writes: d.Int(), ReadBytes: d.Int(), WriteBytes: d.Int()}
+			used := 0
+			if more >= 2 { // formFull
+				b.ReadMicros, b.WriteMicros = d.Int(), d.Int()
+				used = 2
+			}
+			t.buckets = append(t.buckets, b)
+			return used
+		})
 	}
 	for range d.Array() {
-		header(d, 3)
-		t.hot = append(t.hot, heat.Hot{Row: bytes.Clone(d.Bytes()), Reads: d.Int(), Writes: d.Int()})
+		tuple(d, 3, func(more int) int {
+			h, used := decodeHot(d, more)
+			t.hot = append(t.hot, h)
+			return used
+		})
 	}
 	for range d.Array() {
-		header(d, 2)
-		t.large = append(t.large, heat.Large{Row: bytes.Clone(d.Bytes()), Bytes: d.Int()})
+		tuple(d, 2, func(int) int {
+			t.large = append(t.large, heat.Large{Row: bytes.Clone(d.Bytes()), Bytes: d.Int()})
+			return 0
+		})
 	}
 	for range d.Array() {
-		header(d, 3)
-		t.events = append(t.events, event{d.Int(), d.Str(), bytes.Clone(d.Bytes())})
+		tuple(d, 3, func(int) int {
+			t.events = append(t.events, event{d.Int(), d.Str(), bytes.Clone(d.Bytes())})
+			return 0
+		})
 	}
 }
 
-// header reads the header of an array of n.
-func header(d *wire.Decoder, n int) {
-	if got := d.Array(); got != n && d.Err() == nil {
+// tuple reads an array of at least n values with read, which gets how many more there are, and returns how many of them it has read. The
+// others, of a later form, are skipped.
+func tuple(d *wire.Decoder, n int, read func(more int) int) {
+	got := d.Array()
+	if got < n && d.Err() == nil {
 		d.Fail(fmt.Errorf("array of %d, want %d", got, n))
+	}
+	if d.Err() != nil {
+		return
+	}
+	for range got - n - read(got-n) {
+		d.Skip()
 	}
 }

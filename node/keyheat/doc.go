@@ -15,7 +15,7 @@
 //	   0  4096  "STELEHEAT1\n", then zeros: row keys begin after the page that an encrypted file has in the clear
 //	4096     4  length of the record's body, little-endian
 //	4100     4  CRC-32C of the body
-//	4104        body: a MessagePack array; see column
+//	4104        body: a MessagePack array; see column. Arrays may have more values at their ends, which a reader ignores.
 //
 // If the block store is encrypted, so are these files, with a key that follows from the master key; with another one they begin anew.
 //
@@ -26,4 +26,5 @@
 //	KH1. The sum of the ranges of a column equals the counters that were taken for it (HM1), in each layer.
 //	KH2. A node uses at most 6 × segmentBytesMax of disk, and memory for one column between requests.
 //	KH3. hot_tablets counts no operation on a table that its caller may not read as a whole. A node sums for two requests at a time.
+//	KH4. key_heat names the users of hot rows only to callers that may see the requests of other users (slow_requests).
 package keyheat

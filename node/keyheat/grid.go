@@ -24,6 +24,7 @@ func newGrid(p period) *grid { return &grid{period: p} }
 // result returns the result of a request.
 func (g *grid) result(r *api.KeyHeatRequest) *api.KeyHeat {
 	rows := cmp.Or(r.Rows, api.KeyHeatRows)
+	of := selectionOf(r, g.parts)
 	columns := make([][]heat.Bucket, g.columns())
 	for _, p := range g.parts {
 		for _, c := range p.columns {
@@ -33,7 +34,7 @@ func (g *grid) result(r *api.KeyHeatRequest) *api.KeyHeat {
 			}
 			for _, t := range c.tables {
 				for _, b := range t.buckets {
-					if b, ok := inPrefix(b, r.Prefix); ok {
+					if b, ok := of.part(b); ok {
 						columns[at] = append(columns[at], b)
 					}
 				}
@@ -42,16 +43,16 @@ func (g *grid) result(r *api.KeyHeatRequest) *api.KeyHeat {
 	}
 	k := &api.KeyHeat{Table: r.Table, StartMS: g.from * 60_000, IntervalMS: g.interval * 60_000, Columns: len(columns), Silent: g.silent}
 	slices.Sort(k.Silent)
-	axis := g.axis(columns, rows, r.Prefix)
+	axis := axisOf(columns, rows, of)
 	fill(k, axis, columns)
-	g.addNames(k, r.Prefix)
+	g.addNames(k, of)
 	return k
 }
 
-// axis returns the ranges of the result. Half of the ranges go to where the data is, and half to where the operations are: so the
+// axisOf returns the ranges of the result. Half of the ranges go to where the data is, and half to where the operations are: so the
 // height of a range is a measure of its data, and hot rows among it are not lost.
-func (g *grid) axis(columns [][]heat.Bucket, most int, prefix []byte) []heat.Bucket {
-	samples := g.dataIn(prefix)
+func axisOf(columns [][]heat.Bucket, most int, of *selection) []heat.Bucket {
+	samples := of.dataIn()
 	parts := union(append(columns, samples))
 	data := make([]float64, len(parts))
 	total, ops := 0.0, 0.0
@@ -68,7 +69,6 @@ func (g *grid) axis(columns [][]heat.Bucket, most int, prefix []byte) []heat.Buc
 		}
 	}
 	for i := range parts {
-		parts[i].ReadBytes, parts[i].WriteBytes = 0, 0
 		ops += float64(parts[i].Ops())
 	}
 	return cutAxis(parts, most, func(i int) float64 {
@@ -94,32 +94,6 @@ func union(lists [][]heat.Bucket) []heat.Bucket {
 		lists = joined
 	}
 	return heat.Merge(unionMax, lists...)
-}
-
-// dataIn returns the samples of all nodes' rows as buckets between them, with their bytes as ReadBytes.
-func (g *grid) dataIn(prefix []byte) []heat.Bucket {
-	var all []heat.Bucket
-	for _, p := range g.parts {
-		for _, s := range p.samples {
-			if bytes.HasPrefix(s.Row, prefix) && len(s.Row) > 0 {
-				all = append(all, heat.Bucket{End: s.Row, Sums: heat.Sums{ReadBytes: s.Bytes}})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b heat.Bucket) int { return bytes.Compare(a.End, b.End) })
-	n := 0
-	for _, s := range all {
-		if n > 0 && bytes.Equal(all[n-1].End, s.End) {
-			all[n-1].ReadBytes += s.ReadBytes
-			continue
-		}
-		if s.Start = heat.Below(prefix); n > 0 {
-			s.Start = all[n-1].End
-		}
-		all[n] = s
-		n++
-	}
-	return all[:n]
 }
 
 // cutAxis joins ranges to most or fewer of about the same weight.
@@ -161,7 +135,9 @@ func fill(k *api.KeyHeat, axis []heat.Bucket, columns [][]heat.Bucket) {
 		k.Starts, k.Ends = append(k.Starts, axis[i].Start), append(k.Ends, axis[i].End)
 	}
 	n := len(axis) * len(columns)
-	k.Reads, k.Writes, k.ReadBytes, k.WriteBytes = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for _, v := range []*[]int64{&k.Reads, &k.Writes, &k.ReadBytes, &k.WriteBytes, &k.ReadMicros, &k.WriteMicros} {
+		*v = make([]int64, n)
+	}
 	for c, buckets := range columns {
 		for i := range buckets {
 			from, to := heat.Overlap(starts, &buckets[i])
@@ -171,13 +147,15 @@ func fill(k *api.KeyHeat, axis []heat.Bucket, columns [][]heat.Bucket) {
 				k.Writes[at] += s.Writes
 				k.ReadBytes[at] += s.ReadBytes
 				k.WriteBytes[at] += s.WriteBytes
+				k.ReadMicros[at] += s.ReadMicros
+				k.WriteMicros[at] += s.WriteMicros
 			})
 		}
 	}
 }
 
-// addNames adds hot and large rows with a prefix, and the events.
-func (g *grid) addNames(k *api.KeyHeat, prefix []byte) {
+// addNames adds the selected hot and large rows, and the events.
+func (g *grid) addNames(k *api.KeyHeat, of *selection) {
 	var hot []heat.Hot
 	var large []heat.Large
 	for _, p := range g.parts {
@@ -185,7 +163,7 @@ func (g *grid) addNames(k *api.KeyHeat, prefix []byte) {
 			for _, t := range c.tables {
 				hot = append(hot, t.hot...)
 				for _, l := range t.large {
-					if bytes.HasPrefix(l.Row, prefix) {
+					if of.has(l.Row) {
 						large = heat.AddLarge(large, api.KeyHeatNamesMax, l)
 					}
 				}
@@ -195,9 +173,13 @@ func (g *grid) addNames(k *api.KeyHeat, prefix []byte) {
 			}
 		}
 	}
-	hot = slices.DeleteFunc(hot, func(h heat.Hot) bool { return !bytes.HasPrefix(h.Row, prefix) })
+	hot = slices.DeleteFunc(hot, func(h heat.Hot) bool { return !of.has(h.Row) })
 	for _, h := range heat.MergeHot(api.KeyHeatNamesMax, hot) {
-		k.Hot = append(k.Hot, api.HotRow(h))
+		row := api.HotRow{Row: h.Row, Reads: h.Reads, Writes: h.Writes}
+		for _, u := range h.Users {
+			row.Users = append(row.Users, api.HotUser(u))
+		}
+		k.Hot = append(k.Hot, row)
 	}
 	for _, l := range large {
 		k.Large = append(k.Large, api.LargeRow(l))

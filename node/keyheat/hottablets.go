@@ -39,18 +39,21 @@ type sums struct {
 }
 
 // append encodes the sums: [node, ops, column].
-func (s *sums) append(e *wire.Encoder) {
+func (s *sums) append(e *wire.Encoder, f form) {
 	e.Array(3)
 	e.Str(s.node)
 	e.Int(s.ops)
-	s.column.append(e)
+	s.column.append(e, f)
 }
 
 func (s *sums) decode(d *wire.Decoder) error {
 	*s = sums{}
-	header(d, 3)
-	s.node, s.ops = d.Str(), d.Int()
-	return s.column.decode(d)
+	tuple(d, 3, func(int) int {
+		s.node, s.ops = d.Str(), d.Int()
+		_ = s.column.decode(d) // d keeps the error
+		return 0
+	})
+	return d.Err()
 }
 
 // add adds the buckets of the tables of a column that are in names.
@@ -106,6 +109,10 @@ func (s *Service) hotTablets(ctx context.Context, caller *authz.Subject, r *api.
 	if err != nil || len(names) == 0 {
 		return list, err
 	}
+	for id := range names {
+		list.TableIDs = append(list.TableIDs, int64(id))
+	}
+	slices.Sort(list.TableIDs)
 	select {
 	case s.summing <- struct{}{}:
 		defer func() { <-s.summing }()
@@ -129,13 +136,9 @@ func (s *Service) hotTablets(ctx context.Context, caller *authz.Subject, r *api.
 
 // readable returns the names of the tables that the caller may read as a whole, by their ids.
 func (s *Service) readable(ctx context.Context, caller *authz.Subject) (map[uint64]string, error) {
-	all := !caller.Restricted()
-	if !all {
-		_, err := s.Authz.Rights.Check(ctx, caller, acl.Read)
-		if err != nil && !errors.Is(err, api.ErrPermission) {
-			return nil, err
-		}
-		all = err == nil
+	all, err := s.readsAll(ctx, caller)
+	if err != nil {
+		return nil, err
 	}
 	names, err := s.Catalog.Names(ctx)
 	if err != nil {
@@ -168,12 +171,13 @@ func (s *Service) gatherSums(ctx context.Context, names map[uint64]string, p per
 	list.Silent, err = s.ask(ctx, func(ctx context.Context, node string) error {
 		part := &sums{}
 		err := s.Peers.Call(ctx, node, MethodSums, func(e *wire.Encoder) {
-			e.Array(4)
+			e.Array(5)
 			p.append(e)
 			e.Array(len(names))
 			for id := range names {
 				e.Uint(id)
 			}
+			e.Int(int64(formLatest))
 		}, part.decode)
 		if err == nil {
 			mu.Lock()
@@ -230,6 +234,7 @@ func (s *Service) tabletsOf(ctx context.Context, t *tableHeat) (tablets []api.Ho
 			h := &tablets[at]
 			h.Reads, h.Writes = h.Reads+sums.Reads, h.Writes+sums.Writes
 			h.ReadBytes, h.WriteBytes = h.ReadBytes+sums.ReadBytes, h.WriteBytes+sums.WriteBytes
+			h.ReadMicros, h.WriteMicros = h.ReadMicros+sums.ReadMicros, h.WriteMicros+sums.WriteMicros
 		})
 	}
 	return tablets, nil
@@ -242,6 +247,7 @@ func (s *Service) serveSums(c *rpc.Call) {
 	for range c.Params.Array() {
 		requested[c.Params.Uint()] = ""
 	}
+	f := formOf(c, 5)
 	err := c.Params.Err()
 	if err == nil {
 		err = p.check()
@@ -254,7 +260,7 @@ func (s *Service) serveSums(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	c.Reply(own.append)
+	c.Reply(func(e *wire.Encoder) { own.append(e, f) })
 }
 
 // sums returns what this node had of tables in a period.

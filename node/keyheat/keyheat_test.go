@@ -25,9 +25,9 @@ func minute(r *rand.Rand, at int64, sums *heat.Sums) *column {
 		t := heat.New(table, nil, nil)
 		for range 1 + r.IntN(300) {
 			row, n := fmt.Appendf(nil, "row%03d", r.IntN(200)), r.Int64N(100)
-			t.Write(row, n)
+			t.Write(row, n, time.Duration(n)*time.Microsecond, nil)
 			if table == 7 {
-				sums.Add(heat.Sums{Writes: 1, WriteBytes: n})
+				sums.Add(heat.Sums{Writes: 1, WriteBytes: n, WriteMicros: n})
 			}
 		}
 		c.add(t.Take())
@@ -197,7 +197,7 @@ func TestGrid(t *testing.T) {
 				own.samples = append(own.samples, tablet.RowSample{Row: fmt.Appendf(nil, "row%03d", 4*i), Bytes: 100})
 			}
 			var e wire.Encoder
-			own.append(&e)
+			own.append(&e, formLatest)
 			got := &part{}
 			d := wire.NewDecoder(e.Bytes())
 			if err := got.decode(&d); err != nil {
@@ -212,7 +212,7 @@ func TestGrid(t *testing.T) {
 		}
 		var got heat.Sums
 		for i := range k.Writes {
-			got.Add(heat.Sums{Reads: k.Reads[i], Writes: k.Writes[i], ReadBytes: k.ReadBytes[i], WriteBytes: k.WriteBytes[i]})
+			got.Add(heat.Sums{Reads: k.Reads[i], Writes: k.Writes[i], ReadBytes: k.ReadBytes[i], WriteBytes: k.WriteBytes[i], ReadMicros: k.ReadMicros[i], WriteMicros: k.WriteMicros[i]})
 		}
 		for i := range k.Ends[1:] {
 			if !bytes.Equal(k.Ends[i], k.Starts[i+1]) || bytes.Compare(k.Starts[i], k.Ends[i]) >= 0 {
@@ -227,6 +227,75 @@ func TestGrid(t *testing.T) {
 			if string(k.Starts[i]) < string(heat.Below([]byte("row1"))) || len(k.Ends[i]) == 0 || string(k.Ends[i]) > "row2" {
 				t.Errorf("with a prefix from %q to %q", k.Starts[i], k.Ends[i])
 			}
+		}
+	}
+}
+
+// TestForms: a node of an earlier version gets the values that it knows, and its values, and those of a later one, are understood.
+func TestForms(t *testing.T) {
+	c := &column{minute: 5, tables: []*tableHeat{{table: 7, buckets: []heat.Bucket{{End: []byte("r"), Sums: heat.Sums{Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4, ReadMicros: 5, WriteMicros: 6}}}, hot: []heat.Hot{{Row: []byte("h"), Reads: 9, Users: []heat.UserOps{{Name: "ann", Ops: 8}}}}}}}
+	for f, want := range map[form]string{
+		formCounts: "\x92\x05\x91\x95\x07\x91\x96\xc4\x00\xc4\x01r\x01\x02\x03\x04\x91\x93\xc4\x01h\x09\x00\x90\x90",
+		formFull:   "\x92\x05\x91\x95\x07\x91\x98\xc4\x00\xc4\x01r\x01\x02\x03\x04\x05\x06\x91\x94\xc4\x01h\x09\x00\x91\x92\xa3ann\x08\x90\x90",
+	} {
+		var e wire.Encoder
+		c.append(&e, f)
+		if string(e.Bytes()) != want {
+			t.Errorf("form %d: %q, want %q", f, e.Bytes(), want)
+		}
+	}
+	const later = "\x93\x05\x91\x96\x07\x91\x99\xc4\x00\xc4\x01r\x01\x02\x03\x04\x05\x06\x91\x01\x91\x95\xc4\x01r\x01\x02\x91\x93\xa3ann\x08\xc0\xc0\x90\x90\xc0\xc0"
+	for b, micros := range map[string]int64{"\x92\x05\x91\x95\x07\x91\x96\xc4\x00\xc4\x01r\x01\x02\x03\x04\x90\x90\x90": 0, later: 5} {
+		var got column
+		d := wire.NewDecoder([]byte(b))
+		if err := got.decode(&d); err != nil || len(d.Rest()) != 0 || len(got.tables) != 1 || got.tables[0].buckets[0].WriteBytes != 4 || got.tables[0].buckets[0].ReadMicros != micros {
+			t.Errorf("%q: %+v, %v, %d bytes left", b, got.tables, err, len(d.Rest()))
+		}
+		d = wire.NewDecoder([]byte(b))
+		if got = (column{}); got.decode(&d, 8) != nil || len(d.Rest()) != 0 || len(got.tables) != 0 {
+			t.Errorf("%q without table 7: %+v, %d bytes left", b, got.tables, len(d.Rest()))
+		}
+		for n := range len(b) {
+			d = wire.NewDecoder([]byte(b[:n]))
+			if (&column{}).decode(&d) == nil {
+				t.Errorf("%q is accepted", b[:n])
+			}
+		}
+	}
+}
+
+// TestSelection: of a range of rows the result has what was read and written there. Parts of a bucket, whose rows are not known one by one, have the share of
+// their data.
+func TestSelection(t *testing.T) {
+	p := period{from: 600, to: 601, interval: 1}
+	own := &part{columns: map[int64]*column{600: {minute: 600, tables: []*tableHeat{{table: 7, buckets: []heat.Bucket{
+		{Start: nil, End: []byte("c"), Sums: heat.Sums{Reads: 1000, ReadMicros: 5000}},
+		{Start: []byte("c"), End: []byte("d"), Sums: heat.Sums{Writes: 7}},
+		{Start: []byte("d"), Sums: heat.Sums{Reads: 100}},
+	}}}}}}
+	for _, row := range []string{"a", "b", "b5", "c", "d", "e", "f", "g", "h"} {
+		own.samples = append(own.samples, tablet.RowSample{Row: []byte(row), Bytes: 10})
+	}
+	g := newGrid(p)
+	g.parts = []*part{own}
+	for _, c := range []struct {
+		start, end, prefix    string
+		reads, writes, micros int64
+	}{
+		{"", "", "", 1100, 7, 5000}, {"", "c", "", 1000, 0, 5000}, {"c", "d", "", 0, 7, 0}, {"a", "b", "", 250, 0, 1250}, {"b", "d", "", 1000, 7, 5000},
+		{"e", "f", "", 25, 0, 0}, {"d", "", "", 100, 0, 0}, {"h", "", "", 100, 0, 0}, {"", "", "b", 500, 0, 2500}, {"a", "b3", "b", 250, 0, 1250}, {"x", "y", "", 0, 0, 0}, {"c", "c", "", 0, 0, 0},
+		{"d", "c", "", 0, 0, 0},
+	} {
+		k := g.result(&api.KeyHeatRequest{Table: "t", Start: []byte(c.start), End: []byte(c.end), Prefix: []byte(c.prefix)})
+		var got heat.Sums
+		for i := range k.Ends {
+			got.Add(heat.Sums{Reads: k.Reads[i], Writes: k.Writes[i], ReadMicros: k.ReadMicros[i]})
+			if string(k.Starts[i]) < c.start || c.end != "" && (len(k.Ends[i]) == 0 || string(k.Ends[i]) > c.end) {
+				t.Errorf("%+v: a range from %q to %q", c, k.Starts[i], k.Ends[i])
+			}
+		}
+		if got != (heat.Sums{Reads: c.reads, Writes: c.writes, ReadMicros: c.micros}) {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }

@@ -2,14 +2,12 @@ package keyheat
 
 import (
 	"bytes"
-	"fmt"
 	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/tablet"
-	"github.com/steledb/stele/tablet/heat"
 )
 
 // samplesMax is the number of samples of a node's rows.
@@ -99,12 +97,12 @@ func (p *part) add(c *column, id uint64, of period) {
 }
 
 // append encodes the part: [node, columns, [[row, bytes]…]].
-func (p *part) append(e *wire.Encoder) {
+func (p *part) append(e *wire.Encoder, f form) {
 	e.Array(3)
 	e.Str(p.node)
 	e.Array(len(p.columns))
 	for _, c := range p.columns {
-		c.append(e)
+		c.append(e, f)
 	}
 	e.Array(len(p.samples))
 	for _, s := range p.samples {
@@ -116,25 +114,23 @@ func (p *part) append(e *wire.Encoder) {
 
 func (p *part) decode(d *wire.Decoder) error {
 	*p = part{columns: map[int64]*column{}}
-	if header(d, 3); d.Err() != nil {
-		return d.Err()
-	}
-	p.node = d.Str()
-	n := d.Array()
-	if n > api.KeyHeatColumnsMax && d.Err() == nil {
-		return fmt.Errorf("%d columns", n)
-	}
-	for range n {
-		c := &column{}
-		if err := c.decode(d); err != nil {
-			return err
+	tuple(d, 3, func(int) int {
+		p.node = d.Str()
+		for range d.ArrayMax(api.KeyHeatColumnsMax) {
+			c := &column{}
+			if c.decode(d) != nil { // d keeps the error
+				return 0
+			}
+			p.columns[c.minute] = c
 		}
-		p.columns[c.minute] = c
-	}
-	for range d.Array() {
-		header(d, 2)
-		p.samples = append(p.samples, tablet.RowSample{Row: bytes.Clone(d.Bytes()), Bytes: d.Int()})
-	}
+		for range d.Array() {
+			tuple(d, 2, func(int) int {
+				p.samples = append(p.samples, tablet.RowSample{Row: bytes.Clone(d.Bytes()), Bytes: d.Int()})
+				return 0
+			})
+		}
+		return 0
+	})
 	return d.Err()
 }
 
@@ -163,36 +159,4 @@ func changeOf(before []tablet.Loaded, l *tablet.Loaded) string {
 		}
 	}
 	return kind
-}
-
-// inPrefix returns the part of a bucket that has rows with a prefix, if its operations count as theirs: its last row is one of them, or all of its
-// rows that exist may be. A bucket ends at a row that was used, so this is right for most.
-func inPrefix(b heat.Bucket, prefix []byte) (heat.Bucket, bool) {
-	if len(prefix) == 0 {
-		return b, true
-	}
-	starts := bytes.Compare(b.Start, prefix) >= 0
-	switch {
-	case bytes.HasPrefix(b.End, prefix):
-	case starts && bytes.HasPrefix(b.Start, prefix) && !bytes.HasPrefix(b.End, prefix):
-		b.End = afterPrefix(prefix)
-	default:
-		return b, false
-	}
-	if !starts {
-		b.Start = heat.Below(prefix)
-	}
-	return b, true
-}
-
-// afterPrefix returns the least row above all rows with a prefix; nil if there is none.
-func afterPrefix(prefix []byte) []byte {
-	for n := len(prefix); n > 0; n-- {
-		if prefix[n-1] < 0xff {
-			end := bytes.Clone(prefix[:n])
-			end[n-1]++
-			return end
-		}
-	}
-	return nil
 }

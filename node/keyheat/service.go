@@ -2,6 +2,7 @@ package keyheat
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -202,7 +203,36 @@ func (s *Service) serve(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	c.Reply(g.result(&r).Append)
+	k := g.result(&r)
+	if err := s.hideUsers(c.Context(), authz.SubjectOf(c), k); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	c.Reply(k.Append)
+}
+
+// hideUsers removes the users of hot rows if the caller may not see the requests of other users, for which slow_requests requires the same right.
+func (s *Service) hideUsers(ctx context.Context, caller *authz.Subject, k *api.KeyHeat) error {
+	all, err := s.readsAll(ctx, caller)
+	if err != nil || all {
+		return err
+	}
+	for i := range k.Hot {
+		k.Hot[i].Users = nil
+	}
+	return nil
+}
+
+// readsAll reports whether the caller has the right to read on the cluster.
+func (s *Service) readsAll(ctx context.Context, caller *authz.Subject) (bool, error) {
+	if !caller.Restricted() {
+		return true, nil
+	}
+	_, err := s.Authz.Rights.Check(ctx, caller, acl.Read)
+	if errors.Is(err, api.ErrPermission) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // gather adds the parts of all nodes to g.
@@ -211,9 +241,10 @@ func (s *Service) gather(ctx context.Context, id uint64, p period, g *grid) (err
 	g.silent, err = s.ask(ctx, func(ctx context.Context, node string) error {
 		part := &part{}
 		err := s.Peers.Call(ctx, node, Method, func(e *wire.Encoder) {
-			e.Array(4)
+			e.Array(5)
 			e.Uint(id)
 			p.append(e)
+			e.Int(int64(formLatest))
 		}, part.decode)
 		if err == nil {
 			mu.Lock()
@@ -252,6 +283,7 @@ func (s *Service) ask(ctx context.Context, call func(ctx context.Context, node s
 // servePart answers Method.
 func (s *Service) servePart(c *rpc.Call) {
 	id, p := c.Params.Uint(), period{from: c.Params.Int(), to: c.Params.Int(), interval: c.Params.Int()}
+	f := formOf(c, 5)
 	err := c.Params.Err()
 	if err == nil {
 		err = p.check()
@@ -264,7 +296,15 @@ func (s *Service) servePart(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	c.Reply(own.append)
+	c.Reply(func(e *wire.Encoder) { own.append(e, f) })
+}
+
+// formOf reads the form of the answer from the last of n parameters. An older node sends it not, and reads only the first form.
+func formOf(c *rpc.Call, n int) form {
+	if c.NumParams < n {
+		return formCounts
+	}
+	return form(min(max(c.Params.Int(), 0), int64(formLatest)))
 }
 
 // part returns the node's part of a period.

@@ -22,8 +22,8 @@ const (
 	magic      = "STELEHEAT1\n"
 	headerSize = 4096 // the page that an encrypted file has in the clear
 	recordHead = 8
-	// segmentBytesMax bounds a file: two weeks of hours at 12 KiB each.
-	segmentBytesMax = 4 << 20
+	// segmentBytesMax bounds a file: two weeks of hours at 15 KiB each.
+	segmentBytesMax = 5 << 20
 )
 
 // layer is the columns of one length.
@@ -204,7 +204,7 @@ func (s *store) sum(i int, start int64) error {
 // append appends a column to the newer file of a layer.
 func (s *store) append(l *layer, c *column) error {
 	var e wire.Encoder
-	c.append(&e)
+	c.append(&e, formLatest)
 	body := e.Bytes()
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
 	b = append(binary.LittleEndian.AppendUint32(b, crc.Sum(body)), body...)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unsafe"
 
 	"github.com/steledb/stele/internal/testseed"
@@ -16,6 +18,7 @@ import (
 // read notes a read of a single row.
 func read(t *Tablet, row []byte, n int64) {
 	var r Reader
+	r.Start(time.Time{}, nil)
 	r.Begin(t)
 	r.Read(row, n)
 	r.End()
@@ -48,7 +51,7 @@ func TestSum(t *testing.T) {
 			for i := range notes {
 				row := fmt.Appendf(nil, "row%05d", r.IntN(1+i))
 				read(tablet, row, 3)
-				tablet.Write(row, 5)
+				tablet.Write(row, 5, 7*time.Microsecond, nil)
 			}
 		})
 	}
@@ -83,7 +86,7 @@ func TestSum(t *testing.T) {
 	for _, p := range retired.Take() {
 		add(p)
 	}
-	if want := (Sums{workers*notes + 2, workers * notes, 3*workers*notes + 2, 5 * workers * notes}); sums != want {
+	if want := (Sums{workers*notes + 2, workers * notes, 3*workers*notes + 2, 5 * workers * notes, sums.ReadMicros, 7 * workers * notes}); sums != want {
 		t.Errorf("sum %+v, want %+v", sums, want)
 	}
 	if got := append(retired.Take(), retired.Take()...); len(got) != 0 {
@@ -97,14 +100,21 @@ func TestMemory(t *testing.T) {
 	tablet := New(1, nil, nil)
 	for i := range 200_000 {
 		row := bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i >> 16)}, 1+r.IntN(200))
-		read(tablet, row, int64(r.IntN(4<<20)))
-		tablet.Write(row, int64(r.IntN(4<<20)))
+		var reader Reader
+		reader.Start(time.Time{}, User(row))
+		reader.Begin(tablet)
+		reader.Read(row, int64(r.IntN(4<<20)))
+		reader.End()
+		tablet.Write(row, int64(r.IntN(4<<20)), 7*time.Microsecond, User(row))
 	}
 	size := int(unsafe.Sizeof(*tablet))
 	for _, s := range []*side{&tablet.reads, &tablet.writes} {
 		size += cap(s.rows) * int(unsafe.Sizeof(sample{}))
 		for _, x := range s.rows {
 			size += cap(x.row)
+			if len(x.user.Value()) > userMax {
+				t.Errorf("a name of %d bytes", len(x.user.Value()))
+			}
 		}
 		if len(s.rows) < 8 {
 			t.Errorf("%d samples", len(s.rows))
@@ -155,11 +165,106 @@ func TestHotRow(t *testing.T) {
 	}
 }
 
+// TestTimes (HM1): the time of each read and write is in the bucket of its row. That of a scan is shared by its rows in the tablet.
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tablet := New(1, nil, nil)
+		for range 3 {
+			for row, took := range map[string]time.Duration{"fast": 10 * time.Microsecond, "slow": 40 * time.Millisecond} {
+				var r Reader
+				r.Start(time.Now(), nil)
+				time.Sleep(took) // for a latch, before the tablet is known
+				r.Begin(tablet)
+				r.Read([]byte(row), 1)
+				r.End()
+				time.Sleep(time.Second) // the answer
+				r.End()
+				tablet.Write([]byte(row), 1, 2*took, nil)
+			}
+		}
+		got := map[string]Sums{}
+		for _, b := range tablet.Take().Buckets {
+			got[string(b.End)] = b.Sums
+		}
+		for row, micros := range map[string]int64{"fast": 30, "slow": 120_000} {
+			if s := got[row]; s.Reads != 3 || s.Writes != 3 || s.ReadMicros != micros || s.WriteMicros != 2*micros {
+				t.Errorf("%s: %+v, want %d µs", row, s, micros)
+			}
+		}
+		other := New(1, nil, nil)
+		var r Reader
+		r.Start(time.Now(), nil)
+		for _, of := range []*Tablet{tablet, other} {
+			r.Begin(of)
+			for i := range 10 {
+				time.Sleep(time.Millisecond)
+				r.Read(fmt.Appendf(nil, "row%d", i), 1)
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+		r.End()
+		for of, want := range map[*Tablet]int64{tablet: 10_000, other: 15_000} {
+			p := of.Take()
+			if sums := check(t, p.Buckets, "", ""); sums.ReadMicros != want || p.Buckets[3].ReadMicros != want/10 {
+				t.Errorf("a scan: %+v, of which a row has %d, want %d", sums, p.Buckets[3].ReadMicros, want)
+			}
+		}
+		tablet.Write([]byte("r"), 1, 700*time.Nanosecond, nil)
+		first := check(t, tablet.Take().Buckets, "", "")
+		tablet.Write([]byte("r"), 1, 700*time.Nanosecond, nil)
+		if second := check(t, tablet.Take().Buckets, "", ""); first.WriteMicros != 0 || second.WriteMicros != 1 {
+			t.Errorf("of 1.4 µs, %d and then %d are returned", first.WriteMicros, second.WriteMicros)
+		}
+	})
+}
+
+// TestUsers: of a hot row the users with the most operations are named, at most so many, with estimates; also after minutes are added up.
+func TestUsers(t *testing.T) {
+	tablet := New(1, nil, nil)
+	var parts [][]Hot
+	for range 40 {
+		for i := range 4000 {
+			var r Reader
+			var by Caller
+			switch {
+			case i%2 == 0:
+				by = User("ann")
+			case i%4 == 1:
+				by = User("bob")
+			case i%8 == 3:
+				by = User(fmt.Sprintf("%d%s", i%80, strings.Repeat("x", 100)))
+			}
+			r.Start(time.Time{}, by)
+			r.Begin(tablet)
+			r.Read([]byte("hot"), 1)
+			r.End()
+			tablet.Write(fmt.Appendf(nil, "row%d", i), 1, 1, User("writer"))
+		}
+		p := tablet.Take()
+		if len(p.Hot) != 1 || len(p.Hot[0].Users) > UsersMax {
+			t.Fatalf("%+v", p.Hot)
+		}
+		parts = append(parts, p.Hot)
+	}
+	hot := MergeHot(1, parts...)[0]
+	if len(hot.Users) != UsersMax || hot.Users[0].Name != "ann" || hot.Users[1].Name != "bob" || len(hot.Users[2].Name) != userMax {
+		t.Fatalf("%+v", hot)
+	}
+	for i, want := range []float64{40 * 2000, 40 * 1000} {
+		if got := float64(hot.Users[i].Ops); got < want*.85 || got > want*1.15 {
+			t.Errorf("%s: %v operations, want about %v", hot.Users[i].Name, got, want)
+		}
+	}
+	if first := parts[0][0].Users[0].Ops; first > 4000 {
+		t.Errorf("adding up changed a part: %d", first)
+	}
+}
+
 // TestFewOperations: few operations are recorded as they were.
 func TestFewOperations(t *testing.T) {
 	tablet := New(1, nil, nil)
 	for i := range 10 {
-		tablet.Write(fmt.Appendf(nil, "r%d", i), int64(i))
+		tablet.Write(fmt.Appendf(nil, "r%d", i), int64(i), 7*time.Microsecond, nil)
 	}
 	p := tablet.Take()
 	if len(p.Buckets) != 11 {
@@ -201,7 +306,7 @@ func TestMerge(t *testing.T) {
 			tablet := New(1, nil, nil)
 			for range r.IntN(500) {
 				read(tablet, fmt.Appendf(nil, "%03d", r.IntN(300)), r.Int64N(1000))
-				tablet.Write(fmt.Appendf(nil, "%03d", r.IntN(10)), 1)
+				tablet.Write(fmt.Appendf(nil, "%03d", r.IntN(10)), 1, 7*time.Microsecond, nil)
 			}
 			if p := tablet.Take(); p != nil {
 				want.Add(check(t, p.Buckets, "", ""))
@@ -211,6 +316,8 @@ func TestMerge(t *testing.T) {
 						want.Writes -= p.Buckets[i].Writes
 						want.ReadBytes -= p.Buckets[i].ReadBytes
 						want.WriteBytes -= p.Buckets[i].WriteBytes
+						want.ReadMicros -= p.Buckets[i].ReadMicros
+						want.WriteMicros -= p.Buckets[i].WriteMicros
 					}
 					p.Buckets = p.Buckets[len(p.Buckets)/2:]
 				}
@@ -228,7 +335,7 @@ func TestMerge(t *testing.T) {
 	if len(got) != 3 || string(got[1].Start) != "b" || got[1].Reads != 100 {
 		t.Errorf("%+v", got)
 	}
-	hot := MergeHot(2, []Hot{{[]byte("a"), 1, 1}, {[]byte("b"), 5, 0}}, []Hot{{[]byte("a"), 3, 3}, {[]byte("c"), 1, 0}})
+	hot := MergeHot(2, []Hot{{[]byte("a"), 1, 1, nil}, {[]byte("b"), 5, 0, nil}}, []Hot{{[]byte("a"), 3, 3, nil}, {[]byte("c"), 1, 0, nil}})
 	if len(hot) != 2 || string(hot[0].Row) != "a" || hot[0].Reads != 4 || hot[0].Writes != 4 {
 		t.Errorf("%+v", hot)
 	}

@@ -92,7 +92,10 @@ func Spread(s Sums, from, to int, add func(at int, s Sums)) {
 	n := int64(to - from)
 	part := func(v, i int64) int64 { return v/n + (v%n*(i+1)/n - v%n*i/n) }
 	for i := range n {
-		add(from+int(i), Sums{part(s.Reads, i), part(s.Writes, i), part(s.ReadBytes, i), part(s.WriteBytes, i)})
+		add(from+int(i), Sums{
+			Reads: part(s.Reads, i), Writes: part(s.Writes, i), ReadBytes: part(s.ReadBytes, i), WriteBytes: part(s.WriteBytes, i),
+			ReadMicros: part(s.ReadMicros, i), WriteMicros: part(s.WriteMicros, i),
+		})
 	}
 }
 
@@ -132,8 +135,10 @@ func MergeHot(most int, all ...[]Hot) []Hot {
 		for _, h := range hs {
 			if s := sums[string(h.Row)]; s != nil {
 				s.Reads, s.Writes = s.Reads+h.Reads, s.Writes+h.Writes
+				s.Users = mostUsers(append(s.Users, h.Users...))
 				continue
 			}
+			h.Users = slices.Clone(h.Users)
 			sums[string(h.Row)] = &h
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"unique"
 )
 
 const (
@@ -13,6 +14,8 @@ const (
 	// hotMax is the number of hot rows of a Part. A row is hot that has hotShare of the reads or writes, of
 	// hotSamples at least.
 	hotMax, hotShare, hotSamples = 4, 0.05, 8
+	// UsersMax is the number of users of a hot row.
+	UsersMax = 4
 )
 
 // Bucket has the operations on a range of rows: Start < row <= End; an empty End is no bound.
@@ -25,6 +28,14 @@ type Bucket struct {
 type Hot struct {
 	Row           []byte
 	Reads, Writes int64
+	// Users are those with the most operations on it, at most UsersMax, the one with the most first. Operations of nodes have no user.
+	Users []UserOps
+}
+
+// UserOps is the number of a user's operations.
+type UserOps struct {
+	Name string
+	Ops  int64
 }
 
 // Part is what was counted for ranges of a table.
@@ -37,10 +48,9 @@ type Part struct {
 
 // point is a sampled row with its part of the samples.
 type point struct {
-	row           []byte
-	reads, writes int64 // samples
-	readB, writeB int64 // their bytes
-	weight        float64
+	row    []byte
+	sums   Sums // of the samples, as weights: the times are in ns
+	weight float64
 }
 
 // Take returns what was noted since the last call, and resets the counters. It returns nil if that is nothing.
@@ -50,8 +60,8 @@ func (t *Tablet) Take() *Part {
 	}
 	var sums Sums
 	var reads, writes []sample
-	sums.Reads, sums.ReadBytes, reads = t.reads.take()
-	sums.Writes, sums.WriteBytes, writes = t.writes.take()
+	sums.Reads, sums.ReadBytes, sums.ReadMicros, reads = t.reads.take()
+	sums.Writes, sums.WriteBytes, sums.WriteMicros, writes = t.writes.take()
 	if sums.IsZero() {
 		return nil
 	}
@@ -63,25 +73,60 @@ func (t *Tablet) Take() *Part {
 	p.Buckets = t.cut(points)
 	share(p.Buckets, points, sums)
 	p.Hot = hotOf(points, sums, int64(len(reads)), int64(len(writes)))
+	for i := range p.Hot {
+		h := &p.Hot[i]
+		h.Users = append(usersOf(h.Row, reads, sums.Reads), usersOf(h.Row, writes, sums.Writes)...)
+		h.Users = mostUsers(h.Users)
+	}
 	return p
+}
+
+// usersOf returns the users of a row with their parts of sum, in the proportion of a sample.
+func usersOf(row []byte, rows []sample, sum int64) (users []UserOps) {
+	counts := map[unique.Handle[string]]int64{}
+	for _, s := range rows {
+		if s.user != (unique.Handle[string]{}) && bytes.Equal(s.row, row) {
+			counts[s.user]++
+		}
+	}
+	for user, n := range counts {
+		users = append(users, UserOps{user.Value(), part(sum, n, int64(len(rows)))})
+	}
+	return users
+}
+
+// mostUsers adds up the operations of each user, and returns those with the most.
+func mostUsers(all []UserOps) []UserOps {
+	slices.SortFunc(all, func(a, b UserOps) int { return cmp.Compare(a.Name, b.Name) })
+	n := 0
+	for _, u := range all {
+		if n > 0 && all[n-1].Name == u.Name {
+			all[n-1].Ops += u.Ops
+			continue
+		}
+		all[n] = u
+		n++
+	}
+	all = all[:n]
+	slices.SortStableFunc(all, func(a, b UserOps) int { return cmp.Compare(b.Ops, a.Ops) })
+	return all[:min(n, UsersMax)]
 }
 
 // pointsOf returns the sampled rows in order. The weight of all is 1 for each side that has any.
 func pointsOf(reads, writes []sample) []point {
 	all := make([]point, 0, len(reads)+len(writes))
 	for _, s := range reads {
-		all = append(all, point{row: s.row, reads: 1, readB: s.bytes, weight: 1 / float64(len(reads))})
+		all = append(all, point{s.row, Sums{Reads: 1, ReadBytes: int64(s.bytes), ReadMicros: int64(s.nanos)}, 1 / float64(len(reads))})
 	}
 	for _, s := range writes {
-		all = append(all, point{row: s.row, writes: 1, writeB: s.bytes, weight: 1 / float64(len(writes))})
+		all = append(all, point{s.row, Sums{Writes: 1, WriteBytes: int64(s.bytes), WriteMicros: int64(s.nanos)}, 1 / float64(len(writes))})
 	}
 	slices.SortFunc(all, func(a, b point) int { return bytes.Compare(a.row, b.row) })
 	n := 0
 	for i := range all {
 		if n > 0 && bytes.Equal(all[n-1].row, all[i].row) {
-			p := &all[n-1]
-			p.reads, p.writes, p.weight = p.reads+all[i].reads, p.writes+all[i].writes, p.weight+all[i].weight
-			p.readB, p.writeB = p.readB+all[i].readB, p.writeB+all[i].writeB
+			all[n-1].weight += all[i].weight
+			all[n-1].sums.Add(all[i].sums)
 			continue
 		}
 		all[n] = all[i]
@@ -140,37 +185,37 @@ func clip(row []byte) []byte { return row[:min(len(row), RowMax)] }
 
 // share divides sums among the buckets, in the proportion of the samples in each. The sum of the buckets is sums (HM1).
 func share(all []Bucket, points []point, sums Sums) {
-	parts := make([]point, len(all))
+	parts := make([]Sums, len(all))
 	for i := range points {
 		p := &points[i]
 		at, _ := slices.BinarySearchFunc(all[:len(all)-1], p.row, func(b Bucket, row []byte) int { return bytes.Compare(b.End, row) })
-		parts[at].reads += p.reads
-		parts[at].writes += p.writes
-		parts[at].readB += p.readB
-		parts[at].writeB += p.writeB
+		parts[at].Add(p.sums)
 	}
-	divide(parts, sums.Reads, func(p *point) int64 { return p.reads }, func(i int, n int64) { all[i].Reads = n })
-	divide(parts, sums.Writes, func(p *point) int64 { return p.writes }, func(i int, n int64) { all[i].Writes = n })
-	divide(parts, sums.ReadBytes, func(p *point) int64 { return p.readB }, func(i int, n int64) { all[i].ReadBytes = n })
-	divide(parts, sums.WriteBytes, func(p *point) int64 { return p.writeB }, func(i int, n int64) { all[i].WriteBytes = n })
+	for _, of := range []func(*Sums) *int64{
+		func(s *Sums) *int64 { return &s.Reads }, func(s *Sums) *int64 { return &s.Writes },
+		func(s *Sums) *int64 { return &s.ReadBytes }, func(s *Sums) *int64 { return &s.WriteBytes },
+		func(s *Sums) *int64 { return &s.ReadMicros }, func(s *Sums) *int64 { return &s.WriteMicros },
+	} {
+		divide(all, parts, of, *of(&sums))
+	}
 }
 
-// divide calls set with each part's share of sum. Without any weight, the last one has it all.
-func divide(parts []point, sum int64, weight func(*point) int64, set func(i int, n int64)) {
+// divide sets one of the numbers of each bucket to its share of sum. Without any weight, the last bucket has it all.
+func divide(all []Bucket, parts []Sums, of func(*Sums) *int64, sum int64) {
 	total, before, given := 0.0, 0.0, int64(0)
 	for i := range parts {
-		total += float64(weight(&parts[i]))
+		total += float64(*of(&parts[i]))
 	}
 	for i := range parts {
 		upTo := int64(0)
-		if before += float64(weight(&parts[i])); before > 0 {
+		if before += float64(*of(&parts[i])); before > 0 {
 			upTo = int64(float64(sum) * (before / total))
 		}
 		if i == len(parts)-1 {
 			upTo = sum
 		}
 		upTo = min(max(upTo, given), sum)
-		set(i, upTo-given)
+		*of(&all[i].Sums) = upTo - given
 		given = upTo
 	}
 }
@@ -180,8 +225,8 @@ func hotOf(points []point, sums Sums, reads, writes int64) []Hot {
 	var all []Hot
 	for i := range points {
 		p := &points[i]
-		if len(p.row) < RowMax && (isHot(p.reads, reads) || isHot(p.writes, writes)) {
-			all = append(all, Hot{p.row, part(sums.Reads, p.reads, reads), part(sums.Writes, p.writes, writes)})
+		if len(p.row) < RowMax && (isHot(p.sums.Reads, reads) || isHot(p.sums.Writes, writes)) {
+			all = append(all, Hot{Row: p.row, Reads: part(sums.Reads, p.sums.Reads, reads), Writes: part(sums.Writes, p.sums.Writes, writes)})
 		}
 	}
 	return hottest(all, hotMax)

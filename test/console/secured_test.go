@@ -7,11 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
+	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node/signin"
 )
 
 // allPages are the addresses of all pages.
-var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/jobs"}
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/clients", "/jobs"}
 
 // secret is in a row that only some users may see.
 const secret = "com.secret"
@@ -81,7 +84,7 @@ func TestSignIn(t *testing.T) {
 
 	r := c.visitor(nil)
 	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
-	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/logs": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/logs": http.StatusForbidden, "/clients": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
 		want := []string{"!" + secret}
 		if status == http.StatusForbidden {
 			want = append(want, "Sign out", ">reader<")
@@ -131,5 +134,31 @@ func TestCredentials(t *testing.T) {
 	p.want(t, http.StatusOK, "You are <b>ann</b>")
 	for _, cookie := range p.header["Set-Cookie"] {
 		t.Error("the page after signing in sets " + cookie)
+	}
+}
+
+// TestUsersOfHotRow: the page of keys names the users of a hot row only to users that may see the requests of others.
+func TestUsersOfHotRow(t *testing.T) {
+	c := startSecured(t, "127.0.0.1:0")
+	c.create("web")
+	for range 40 {
+		if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation("popular").Set("f:q", []byte("v"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	me, err := c.admin.Whoami(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := "most by " + me.Name + " (40)"
+	for _, user := range []struct{ name, on, rights, want string }{{"ann", "", "read", named}, {"bob", "web", "read,write,admin", "!most by"}} {
+		x := openTab(t, 1280, 800)
+		x.run(chromedp.Navigate(c.address("/tables/web/keys")), chromedp.KeyEvent(c.user(user.name, user.on, user.rights)+"\r"))
+		x.until(`location.pathname === '/tables/web/keys' && document.readyState === 'complete' && !!document.querySelector('canvas')`)
+		text := value[string](x, `document.querySelector('main').innerText`)
+		if absent := strings.TrimPrefix(user.want, "!"); !strings.Contains(text, "hot: about 0 reads and 40 writes") || strings.Contains(text, absent) != (absent == user.want) {
+			t.Errorf("%s sees: %s", user.name, text)
+		}
+		x.silent(user.name)
 	}
 }

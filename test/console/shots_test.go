@@ -31,12 +31,13 @@ func TestScreenshots(t *testing.T) {
 	if _, err := c.admin.Tables().CreateSplit(t.Context(), "web", []string{"com.e", "com.m", "de", "org"}, table.FamilySpec{Name: "anchor"}, table.FamilySpec{Name: "contents", Group: "pages"}); err != nil {
 		t.Fatal(err)
 	}
+	began := time.Now().UTC().Format("2006-01-02T15:04Z")
 	c.load("web", load)
 	if err := c.admin.Quotas().Set(t.Context(), api.QuotaOfTable, "web", map[string]int64{api.QuotaBytes: 1 << 30, api.QuotaReadOps: 50_000}, time.Second); err != nil {
 		t.Logf("no quota: %v", err)
 	}
 	x := openTab(t, 1280, 800)
-	for name, path := range map[string]string{"overview": "/", "node": "/nodes/" + c.node.ID(), "table": "/tables/web", "rows": "/tables/web/row?prefix=com.example", "keys": "/tables/web/keys"} {
+	for name, path := range map[string]string{"overview": "/", "node": "/nodes/" + c.node.ID(), "table": "/tables/web", "rows": "/tables/web/row?prefix=com.example", "keys": "/tables/web/keys?from=" + began} {
 		var png []byte
 		x.run(chromedp.Navigate(c.address(path)), chromedp.Sleep(time.Second), chromedp.CaptureScreenshot(&png))
 		if err := os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600); err != nil {
@@ -49,7 +50,12 @@ func TestScreenshots(t *testing.T) {
 // load writes and reads rows of a table for a time, as a site with some popular pages does.
 func (c *cluster) load(name string, d time.Duration) {
 	c.t.Helper()
-	tbl := c.admin.Table(name)
+	crawler, err := client.Open(c.t.Context(), c.node.RPCAddr(), client.Config{ReportEvery: 5 * time.Second, ReportName: "crawler"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = crawler.Close() })
+	tbl := crawler.Table(name)
 	domains := []string{"com.example", "com.cnn", "com.golang", "de.heise", "org.wikipedia", "org.debian"}
 	pages := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.2, 5, 5000)
 	for end, i := time.Now().Add(d), 0; time.Now().Before(end); i++ {

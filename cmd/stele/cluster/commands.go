@@ -6,9 +6,9 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-// Commands returns the commands node, raft, cluster and job.
+// Commands returns the commands node, raft, cluster, client and job.
 func Commands(a *cli.App) []*cobra.Command {
-	return []*cobra.Command{nodeCommand(a), raftCommand(a), clusterCommand(a), jobCommand(a)}
+	return []*cobra.Command{nodeCommand(a), raftCommand(a), clusterCommand(a), clientCommand(a), jobCommand(a)}
 }
 
 // DebugCommands returns the command debug. settings returns the settings of this host without secrets; nil if it has no file of them.

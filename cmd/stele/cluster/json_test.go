@@ -15,6 +15,12 @@ func TestNodesJSON(t *testing.T) {
 	})
 }
 
+func TestClientsJSON(t *testing.T) {
+	clitest.Golden(t, "clients", func(a *cli.App) error {
+		return printClients(a, &health.Clients{All: []client.ClientProcess{*clitest.Fill(&client.ClientProcess{}), {}}})
+	})
+}
+
 func TestRaftStatusJSON(t *testing.T) {
 	s := clitest.Fill(&client.RaftStatus{})
 	s.Servers = append(s.Servers, client.RaftServer{LastContactMS: -1})

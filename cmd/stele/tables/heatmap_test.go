@@ -18,7 +18,8 @@ func hostileHeat() *client.KeyHeat {
 	return &client.KeyHeat{
 		Table: "t", IntervalMS: 60_000, Columns: 3, Starts: [][]byte{nil, []byte("\x1b[31m")}, Ends: [][]byte{[]byte("\x1b[31m"), nil},
 		Reads: []int64{0, 1, 1000, 0, 0, 0}, Writes: []int64{0, 0, 0, 0, 0, 5}, ReadBytes: make([]int64, 6), WriteBytes: make([]int64, 6),
-		Hot: []api.HotRow{{Row: []byte("\n\x1b]0;title\x07"), Reads: 900}}, Large: []api.LargeRow{{Row: []byte("\xff"), Bytes: 1 << 21}},
+		ReadMicros: []int64{0, 250, 40_000_000, 0, 0, 0}, WriteMicros: make([]int64, 6),
+		Hot: []api.HotRow{{Row: []byte("\n\x1b]0;title\x07"), Reads: 900, Users: []api.HotUser{{Name: "ann\x1b[2J", Ops: 800}, {Name: "bob", Ops: 9}}}}, Large: []api.LargeRow{{Row: []byte("\xff"), Bytes: 1 << 21}},
 	}
 }
 
@@ -36,7 +37,7 @@ func TestMap(t *testing.T) {
 	if lines := strings.Split(text, "\n"); !strings.Contains(lines[0], "│ ░█│") || !strings.Contains(lines[1], "│  ▒│") {
 		t.Errorf("%s", text)
 	}
-	if strings.ContainsAny(text, "\x1b\x07") || !strings.Contains(text, `\x1b[31m`) || !strings.Contains(text, "hot: about 900 reads") {
+	if strings.ContainsAny(text, "\x1b\x07") || !strings.Contains(text, `\x1b[31m`) || !strings.Contains(text, `hot: about 900 reads, 0 writes; most by ann\x1b[2J (800), bob (9)`) || !strings.Contains(text, "40 ms      -") {
 		t.Errorf("%q", text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 const keysLong = `Show which row keys of a table are read and written most: the busiest ranges, hot
@@ -20,8 +21,11 @@ ranges of rows (down) and time (across); --png writes it as an image. Nodes keep
 weeks: by minutes for periods of up to 4 hours, by quarters of an hour up to 2 days, by
 hours beyond.
 
-It requires the right to read the table. Counts are exact by tablet; within a tablet
-they are divided by a sample. With --prefix, ranges that end outside of it are left out.`
+It requires the right to read the table, and names the users of hot rows to those with
+the right to read on the cluster. Counts are exact by tablet; within a tablet they are
+divided by a sample. With --prefix, of ranges that end outside of it only the share of
+their data counts. Times are means on the nodes: from the arrival of a request until its
+row is read, or its mutation is durable. The rows of a scan share its time.`
 
 const keysExample = `  stele keys webtable
   stele keys webtable --heat --since 4h
@@ -98,25 +102,34 @@ func writeHeatPNG(name string, k *client.KeyHeat) error {
 	return file.Close()
 }
 
+// namesMost is the number of entries of each list that is printed.
+const namesMost = 10
+
+// rangesOf returns the hottest ranges as a grid.
+func rangesOf(k *client.KeyHeat) *cli.Grid {
+	g := cli.NewGrid("ABOVE", "UP TO", "READS", "WRITES", "READ BYTES", "WRITTEN BYTES", "READ TIME", "WRITE TIME")
+	for _, h := range k.Hottest(namesMost) {
+		g.Add(bound(h.Start), bound(h.End), cli.Count(h.Reads), cli.Count(h.Writes), cli.Number(cli.FormatSize(h.ReadBytes)), cli.Number(cli.FormatSize(h.WriteBytes)),
+			meanTime(h.ReadMicros, h.Reads), meanTime(h.WriteMicros, h.Writes))
+	}
+	return g
+}
+
 // printKeys prints the hottest ranges, and the rows and changes that are named.
 func printKeys(a *cli.App, k *client.KeyHeat) error {
-	const most = 10
-	ranges := cli.NewGrid("ABOVE", "UP TO", "READS", "WRITES", "READ BYTES", "WRITTEN BYTES")
-	for _, h := range k.Hottest(most) {
-		ranges.Add(bound(h.Start), bound(h.End), cli.Count(h.Reads), cli.Count(h.Writes), cli.Number(cli.FormatSize(h.ReadBytes)), cli.Number(cli.FormatSize(h.WriteBytes)))
-	}
+	ranges := rangesOf(k)
 	if ranges.IsEmpty() {
 		a.Notef("no reads or writes of %s in this period", cli.EscapeText(k.Table))
 	}
 	rows := cli.NewGrid("ROW", "WHY")
-	for _, h := range k.Hot[:min(len(k.Hot), most)] {
-		rows.Add(string(h.Row), fmt.Sprintf("hot: about %d reads, %d writes", h.Reads, h.Writes))
+	for _, h := range k.Hot[:min(len(k.Hot), namesMost)] {
+		rows.Add(string(h.Row), fmt.Sprintf("hot: about %d reads, %d writes", h.Reads, h.Writes)+usersOf(&h))
 	}
-	for _, l := range k.Large[:min(len(k.Large), most)] {
+	for _, l := range k.Large[:min(len(k.Large), namesMost)] {
 		rows.Add(string(l.Row), "large: "+cli.FormatSize(l.Bytes))
 	}
 	events := cli.NewGrid("TIME", "CHANGE", "NODE", "TABLET UP TO")
-	for _, e := range k.Events[max(len(k.Events)-most, 0):] {
+	for _, e := range k.Events[max(len(k.Events)-namesMost, 0):] {
 		events.Add(time.UnixMilli(e.AtMS).Format(time.DateTime), e.Kind, e.Node, bound(e.Row))
 	}
 	for _, g := range []*cli.Grid{ranges, rows, events} {
@@ -128,6 +141,26 @@ func printKeys(a *cli.App, k *client.KeyHeat) error {
 		a.Notef("incomplete: no answer from %s", cli.EscapeText(strings.Join(k.Silent, ", ")))
 	}
 	return nil
+}
+
+// meanTime returns the mean time of operations that took so many µs in all, or - if that is unknown.
+func meanTime(micros, ops int64) cli.Number {
+	if micros <= 0 || ops <= 0 {
+		return "-"
+	}
+	return cli.Number(text.Millis(float64(micros) / float64(ops) / 1000))
+}
+
+// usersOf returns the users of a hot row as text.
+func usersOf(h *api.HotRow) string {
+	var all []string
+	for _, u := range h.Users {
+		all = append(all, fmt.Sprintf("%s (%d)", u.Name, u.Ops))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; most by " + strings.Join(all, ", ")
 }
 
 // bound returns a bound of a range for a grid, which escapes it.
