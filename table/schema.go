@@ -115,19 +115,16 @@ func (s *Schema) Follow(replication string) (*Schema, error) {
 	return c, nil
 }
 
-// removedReplication follows the name of a replication that was removed. No replication has such a name.
-const removedReplication = " (removed)"
+// RemovedReplication is what a table follows instead of a replication of that name, once that was removed. No replication has such a name.
+func RemovedReplication(name string) string { return name + " (removed)" }
 
 // Orphan returns the schema of a follower as that of one whose replication was removed: it accepts no changes, also of a later replication of that
 // name, whose sequence numbers may be those of another table.
 func (s *Schema) Orphan() *Schema {
 	c := s.Clone()
-	c.Follows = strings.TrimSuffix(s.Follows, removedReplication) + removedReplication
+	c.Follows = RemovedReplication(s.Follows)
 	return c
 }
-
-// Orphaned reports whether the table follows a replication that was removed.
-func (s *Schema) Orphaned() bool { return strings.HasSuffix(s.Follows, removedReplication) }
 
 // Promote returns the schema as that of an ordinary table.
 func (s *Schema) Promote() *Schema {

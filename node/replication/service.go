@@ -171,7 +171,7 @@ func (s *Service) createNow(ctx context.Context, r *api.CreateReplicationRequest
 		if err == nil && have.Follows == r.Name { // of an earlier attempt
 			continue
 		}
-		if err == nil && have.Orphaned() {
+		if err == nil && have.Follows == table.RemovedReplication(r.Name) {
 			return fmt.Errorf("table %q is of a replication that was removed: drop it, or promote it and choose another: %w", schema.Name, api.ErrTableExists)
 		}
 		if _, err := tables.CreateFollower(ctx, s.Tables, schema, r.Name, by); err != nil {
