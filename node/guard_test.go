@@ -211,7 +211,8 @@ func TestNobodyMayAnything(t *testing.T) {
 	hidden[api.MethodMutateRows] = (&api.MutateRowsRequest{Table: "hidden", Rows: rowsOf("r", "s")}).Append
 	absent[api.MethodMutateRows] = (&api.MutateRowsRequest{Table: "absent", Rows: rowsOf("r", "s")}).Append
 	mayBeCalled := map[string]bool{api.MethodPing: true, "auth": true, "security.join": true}
-	harmless := map[string]bool{api.MethodWhoami: true, api.MethodListTables: true, api.MethodHotTablets: true, api.MethodScanNext: true, api.MethodScanClose: true}
+	harmless := map[string]bool{api.MethodWhoami: true, api.MethodListTables: true, api.MethodHotTablets: true, api.MethodScanNext: true, api.MethodScanClose: true,
+		api.MethodListAppProfiles: true, api.MethodReportClient: true}
 	for _, method := range f.nodes[0].Methods() {
 		params := hidden[method]
 		if params == nil {

@@ -23,6 +23,16 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	if err := c.Quotas().Set(t.Context(), client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 0); err != nil {
 		t.Fatal(err)
 	}
+	source, from := startInternal(t) // and of a replication
+	if _, err := from.Tables().Create(t.Context(), "r", table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.Tables().Alter(t.Context(), "r", table.Change{Op: table.ChangeStream, Retention: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Replications().Create(t.Context(), &client.ReplicationSpec{Name: "east", Addrs: []string{source.RPCAddr()}, Tables: []string{"r"}}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.Table("none").Get(t.Context(), "row"); err == nil { // and of a method's errors
 		t.Fatal("read a table that does not exist")
 	}
