@@ -68,16 +68,21 @@ func (b Backups) after(ctx context.Context, id string) ([]Backup, error) {
 
 // Find returns a backup. Errors: ErrNoBackup, and those of List.
 func (b Backups) Find(ctx context.Context, id string) (*Backup, error) {
-	all, err := b.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		if all[i].ID == id {
-			return &all[i], nil
+	for after := id[:max(0, len(id)-1)]; ; { // so that the first page has it
+		page, err := b.after(ctx, after)
+		if err != nil {
+			return nil, err
 		}
+		for i := range page {
+			if page[i].ID == id {
+				return &page[i], nil
+			}
+		}
+		if len(page) == 0 || page[len(page)-1].ID > id {
+			return nil, fmt.Errorf("backup %.80q: %w", id, ErrNoBackup)
+		}
+		after = page[len(page)-1].ID
 	}
-	return nil, fmt.Errorf("backup %.80q: %w", id, ErrNoBackup)
 }
 
 // waitPause is the pause between two looks at a backup that is being made.

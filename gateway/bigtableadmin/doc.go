@@ -18,7 +18,8 @@
 // # Nouns
 //
 //   - Tables administers tables as the caller of a request may. *client.Tables has the methods.
-//   - An IAM policy of a table, or of a view, is its grants as a whole; a role is a set of rights. Grants administers them.
+//   - A resource is what has an IAM policy: a table, a view, an instance, or a backup. The policy is the grants on it as a whole, for an instance those on
+//     the cluster; a role is a set of rights. Grants administers them. A backup has no grants of its own: its policy is read-only, and shows those on the cluster.
 //   - A rule is a GcRule of the API; a policy is that of a column family here.
 //
 // # Invariants
@@ -26,5 +27,6 @@
 //	GA1. A garbage collection rule that is created is returned as an equal rule, apart from unions and
 //	     intersections of fewer than two rules.
 //	GA2. A family without a policy has no rule, not an empty one: cbt prints that as a policy.
-//	GA3. Setting an IAM policy that was read changes nothing, and setting any other changes only the grants on the table as a whole, or on the view.
+//	GA3. Setting an IAM policy that was read changes nothing, and setting any other changes only the grants on the table as a whole, on the view, or on
+//	     the cluster. A right is revoked together with stored ones that it implies.
 package bigtableadmin

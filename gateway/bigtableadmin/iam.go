@@ -16,7 +16,6 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/gateway/errcode"
-	"github.com/steledb/stele/gateway/names"
 )
 
 // Grants administers rights. client.Grants implements it; see there for the errors.
@@ -33,16 +32,18 @@ type Caller interface {
 	Whoami(ctx context.Context) (*client.Whoami, error)
 }
 
-// rights is a set of rights on a table. Admin implies the others.
+// rights is a set of rights on a resource. Admin implies the others, and read implies monitor.
 type rights uint8
 
 const (
 	mayRead rights = 1 << iota
 	mayWrite
 	mayAdmin
+	mayMonitor // on the cluster only
+	maySee     // tables and views; each right but monitor implies it, and no grant has it
 )
 
-var rightNames = []string{"read", "write", "admin"}
+var rightNames = []string{"read", "write", "admin", "monitor"}
 
 // parseRights parses the rights of a grant.
 func parseRights(text string) (r rights) {
@@ -51,13 +52,30 @@ func parseRights(text string) (r rights) {
 			r |= 1 << i
 		}
 	}
-	return r.least()
+	return r
+}
+
+// implied returns the set with the rights that it implies.
+func (r rights) implied() rights {
+	if r&mayAdmin != 0 {
+		r |= mayRead | mayWrite
+	}
+	if r&mayRead != 0 {
+		r |= mayMonitor
+	}
+	if r&(mayRead|mayWrite) != 0 {
+		r |= maySee
+	}
+	return r
 }
 
 // least returns the set without the rights that others imply.
 func (r rights) least() rights {
-	if r&mayAdmin != 0 {
+	switch {
+	case r&mayAdmin != 0:
 		return mayAdmin
+	case r&mayRead != 0:
+		return r &^ mayMonitor
 	}
 	return r
 }
@@ -73,11 +91,12 @@ func (r rights) String() string {
 	return strings.Join(words, ",")
 }
 
-// roles are the rights of each role. On an authorized view there is no admin.
+// roles are the rights of each role.
 var roles = map[string]rights{
 	"roles/bigtable.reader": mayRead,
 	"roles/bigtable.user":   mayRead | mayWrite,
 	"roles/bigtable.admin":  mayAdmin,
+	"roles/bigtable.viewer": mayMonitor,
 	"roles/stele.writer":    mayWrite, // Google has no role for it
 }
 
@@ -87,15 +106,8 @@ const (
 	everyone   = "allAuthenticatedUsers"
 )
 
-// resource is what has a policy: a table as a whole, or a view of one.
-type resource struct{ table, view string }
-
-// grant returns a grant on the resource.
-func (r resource) grant(principal string, held rights) client.Grant {
-	return client.Grant{Principal: principal, Table: r.table, View: r.view, Rights: held.String()}
-}
-
-// grantsOf returns the rights of each principal on a table or view, and what they are as an etag.
+// grantsOf returns the rights of each principal on a resource, and what its policy is as an etag. Those of a backup are the rights on the cluster by
+// which backups can be used.
 func grantsOf(ctx context.Context, g Grants, of resource) (map[string]rights, []byte, error) {
 	all, err := g.List(ctx, of.table, "")
 	if err != nil && !errors.Is(err, client.ErrOpenCluster) {
@@ -104,12 +116,14 @@ func grantsOf(ctx context.Context, g Grants, of resource) (map[string]rights, []
 	held := map[string]rights{}
 	for _, grant := range all {
 		if grant.Table == of.table && grant.Family == "" && grant.View == of.view {
-			held[grant.Principal] = (held[grant.Principal] | parseRights(grant.Rights)).least()
+			if r := parseRights(grant.Rights) & of.applicable(); r != 0 {
+				held[grant.Principal] |= r
+			}
 		}
 	}
 	hash := sha256.New()
 	for _, principal := range slices.Sorted(maps.Keys(held)) {
-		fmt.Fprintf(hash, "%q %v\n", principal, held[principal])
+		fmt.Fprintf(hash, "%q %v\n", principal, held[principal].least())
 	}
 	return held, hash.Sum(nil)[:8], nil
 }
@@ -120,7 +134,11 @@ func policyOfGrants(held map[string]rights, etag []byte) *iampb.Policy {
 	for _, role := range slices.Sorted(maps.Keys(roles)) {
 		b := &iampb.Binding{Role: role}
 		for _, principal := range slices.Sorted(maps.Keys(held)) {
-			if held[principal] == roles[role] {
+			part := held[principal].least() &^ mayMonitor
+			if roles[role] == mayMonitor {
+				part = held[principal].least() & mayMonitor
+			}
+			if part == roles[role] {
 				member := userPrefix + principal
 				if principal == client.Everyone {
 					member = everyone
@@ -133,11 +151,6 @@ func policyOfGrants(held map[string]rights, etag []byte) *iampb.Policy {
 		}
 	}
 	return p
-}
-
-// roles returns the names of the roles that a policy can have.
-func (r resource) roles() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(roles)), func(role string) bool { return r.view != "" && roles[role]&mayAdmin != 0 })
 }
 
 // requested returns the rights of each principal in a policy. Errors are statuses.
@@ -161,37 +174,14 @@ func (r resource) requested(p *iampb.Policy) (map[string]rights, error) {
 			if !user || principal == "" {
 				return nil, errcode.Invalid("Member %.100q is not supported: want user:NAME or %s", member, everyone)
 			}
-			want[principal] = (want[principal] | r).least()
+			want[principal] |= r
 		}
 	}
 	return want, nil
 }
 
-// iamResource returns what the IAM methods need for a table or view that the caller may see. Errors are statuses.
-func (s *Service) iamResource(ctx context.Context, name string) (Caller, Grants, resource, error) {
-	n, err := names.ParseTableOrView(name)
-	if err != nil {
-		return nil, nil, resource{}, errcode.Convert(err, errcode.Repeatable)
-	}
-	t, err := s.open(ctx)
-	if err == nil && n.ID != "" {
-		_, err = viewOf(ctx, t, n)
-	} else if err == nil {
-		_, err = schemaOf(ctx, t, n.Table)
-	}
-	if err != nil {
-		return nil, nil, resource{}, err
-	}
-	caller, grants, err := s.cfg.OpenRights(ctx)
-	return caller, grants, resource{n.Table.ID, n.ID}, errcode.Convert(err, errcode.Repeatable)
-}
-
-// GetIamPolicy implements adminpb.BigtableTableAdminServer. Grants on families of the table, and on the cluster, are not part of it.
-func (s *Service) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyRequest) (*iampb.Policy, error) {
-	_, grants, of, err := s.iamResource(ctx, req.GetResource())
-	if err != nil {
-		return nil, err
-	}
+// getPolicy implements GetIamPolicy for a resource. Grants on narrower and on wider resources are not part of its policy.
+func getPolicy(ctx context.Context, grants Grants, of resource) (*iampb.Policy, error) {
 	held, etag, err := grantsOf(ctx, grants, of)
 	if err != nil {
 		return nil, err
@@ -199,13 +189,9 @@ func (s *Service) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyReque
 	return policyOfGrants(held, etag), nil
 }
 
-// SetIamPolicy implements adminpb.BigtableTableAdminServer. Rights are added before others are revoked, each at once.
-func (s *Service) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyRequest) (*iampb.Policy, error) {
-	_, grants, of, err := s.iamResource(ctx, req.GetResource())
-	if err != nil {
-		return nil, err
-	}
-	want, err := of.requested(req.GetPolicy())
+// setPolicy implements SetIamPolicy for a resource. Rights are added before others are revoked, each at once.
+func setPolicy(ctx context.Context, grants Grants, of resource, p *iampb.Policy) (*iampb.Policy, error) {
+	want, err := of.requested(p)
 	if err != nil {
 		return nil, err
 	}
@@ -213,29 +199,26 @@ func (s *Service) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyReque
 	if err != nil {
 		return nil, err
 	}
-	if given := req.GetPolicy().GetEtag(); len(given) > 0 && string(given) != string(etag) {
+	if given := p.GetEtag(); len(given) > 0 && string(given) != string(etag) {
 		return nil, status.Error(codes.Aborted, "The policy has changed since it was read: read it again.")
 	}
 	if err := changeGrants(ctx, grants, of, held, want); err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable) // a repetition ends with the same rights
 	}
-	if held, etag, err = grantsOf(ctx, grants, of); err != nil {
-		return nil, err
-	}
-	return policyOfGrants(held, etag), nil
+	return getPolicy(ctx, grants, of)
 }
 
-// changeGrants makes the rights of the principals on a table or view those of want.
+// changeGrants makes the rights of the principals on a resource those of want.
 func changeGrants(ctx context.Context, g Grants, of resource, held, want map[string]rights) error {
 	for _, principal := range slices.Sorted(maps.Keys(want)) {
-		if added := want[principal] &^ held[principal]; added != 0 {
+		if added := want[principal].least() &^ held[principal]; added != 0 {
 			if err := g.Add(ctx, of.grant(principal, added)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, principal := range slices.Sorted(maps.Keys(held)) {
-		if revoked := held[principal] &^ want[principal]; revoked != 0 {
+		if revoked := held[principal] &^ want[principal].implied(); revoked != 0 {
 			if err := g.Revoke(ctx, of.grant(principal, revoked)); err != nil {
 				return err
 			}
@@ -244,72 +227,31 @@ func changeGrants(ctx context.Context, g Grants, of resource, held, want map[str
 	return nil
 }
 
-// viewPermissions begins the permissions of views. On a table, they are those of all its views.
-const viewPermissions = "bigtable.authorizedViews."
-
-// permissions are the rights that the permissions of a table or view need; 0 means any.
-var permissions = map[string]rights{
-	viewPermissions + "readRows":               mayRead,
-	viewPermissions + "sampleRowKeys":          mayRead,
-	viewPermissions + "mutateRows":             mayWrite,
-	viewPermissions + "get":                    0,
-	viewPermissions + "list":                   0,
-	viewPermissions + "create":                 mayAdmin,
-	viewPermissions + "update":                 mayAdmin,
-	viewPermissions + "delete":                 mayAdmin,
-	viewPermissions + "getIamPolicy":           mayAdmin,
-	viewPermissions + "setIamPolicy":           mayAdmin,
-	"bigtable.tables.readRows":                 mayRead,
-	"bigtable.tables.sampleRowKeys":            mayRead,
-	"bigtable.tables.mutateRows":               mayWrite,
-	"bigtable.tables.get":                      0,
-	"bigtable.tables.list":                     0,
-	"bigtable.tables.checkConsistency":         0,
-	"bigtable.tables.generateConsistencyToken": 0,
-	"bigtable.tables.delete":                   mayAdmin,
-	"bigtable.tables.update":                   mayAdmin,
-	"bigtable.tables.getIamPolicy":             mayAdmin,
-	"bigtable.tables.setIamPolicy":             mayAdmin,
-}
-
-// TestIamPermissions implements adminpb.BigtableTableAdminServer. It returns the permissions that the caller has on all families of the table, or on
-// the view.
-func (s *Service) TestIamPermissions(ctx context.Context, req *iampb.TestIamPermissionsRequest) (*iampb.TestIamPermissionsResponse, error) {
-	for _, p := range req.GetPermissions() {
-		if strings.Contains(p, "*") {
-			return nil, errcode.Invalid("Permission %.100q has a wildcard", p)
-		}
-	}
-	caller, _, of, err := s.iamResource(ctx, req.GetResource())
-	if err != nil {
-		return nil, err
-	}
+// heldPermissions implements TestIamPermissions for a resource. It returns the permissions that the caller has on all of it.
+func heldPermissions(ctx context.Context, caller Caller, of resource, requested []string) (*iampb.TestIamPermissionsResponse, error) {
 	me, err := caller.Whoami(ctx)
 	if err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable)
 	}
-	held := mayRead | mayWrite | mayAdmin
+	held := mayAdmin.implied() // on an open cluster, and of a node
 	if me.Kind == api.KindPrincipal {
 		held = of.rightsBy(me.Grants)
 	}
 	answer := &iampb.TestIamPermissionsResponse{}
-	for _, p := range req.GetPermissions() {
-		if needs, known := permissions[p]; known && held&needs == needs && (of.view == "" || strings.HasPrefix(p, viewPermissions)) {
+	for _, p := range requested {
+		if needs, known := of.needs(p); known && held&needs == needs {
 			answer.Permissions = append(answer.Permissions, p)
 		}
 	}
 	return answer, nil
 }
 
-// rightsBy returns the rights on the resource that grants give, with those that they imply.
-func (r resource) rightsBy(grants []client.Grant) (held rights) {
-	for _, g := range grants {
-		if g.Family == "" && (g.View == "" || g.View == r.view) && (g.Table == "" || g.Table == r.table) {
-			held |= parseRights(g.Rights)
+// checkPermissions rejects patterns of permissions. The error is a status.
+func checkPermissions(requested []string) error {
+	for _, p := range requested {
+		if strings.Contains(p, "*") {
+			return errcode.Invalid("Permission %.100q has a wildcard", p)
 		}
 	}
-	if held&mayAdmin != 0 {
-		held |= mayRead | mayWrite
-	}
-	return held
+	return nil
 }

@@ -22,6 +22,18 @@ type fakeRights struct {
 	log  []string
 	fail map[string]error // by principal
 	me   client.Whoami
+	// denied is the error of Find. Otherwise the only backup is "b".
+	denied error
+}
+
+func (f *fakeRights) Find(_ context.Context, id string) (*client.Backup, error) {
+	switch {
+	case f.denied != nil:
+		return nil, f.denied
+	case id != "b":
+		return nil, fmt.Errorf("backup %q: %w", id, client.ErrNoBackup)
+	}
+	return &client.Backup{ID: id}, nil
 }
 
 func (f *fakeRights) Whoami(context.Context) (*client.Whoami, error) { return &f.me, nil }
@@ -46,7 +58,7 @@ func (f *fakeRights) Revoke(_ context.Context, g client.Grant) error {
 	f.log = append(f.log, fmt.Sprintf("-%s %s %s", g.Principal, place(g), g.Rights))
 	var left []client.Grant
 	for _, held := range f.all {
-		if held.Principal == g.Principal && held.Table == g.Table && held.Family == g.Family && held.View == g.View {
+		if held.Principal == g.Principal && held.Table == g.Table && held.Family == g.Family && held.View == g.View { // what is stored, without what it implies
 			held.Rights = (parseRights(held.Rights) &^ parseRights(g.Rights)).String()
 		}
 		if held.Rights != "" {
@@ -60,7 +72,7 @@ func (f *fakeRights) Revoke(_ context.Context, g client.Grant) error {
 func (f *fakeRights) service() *Service {
 	cluster := &fakeCluster{tables: map[string]*table.Schema{"t": table.NewSchema("t", 1)}}
 	return New(Config{Open: func(context.Context) (Tables, Nodes, error) { return cluster, fakeNodes{}, nil },
-		OpenRights: func(context.Context) (Caller, Grants, error) { return f, f, nil }})
+		OpenRights: func(context.Context) (Caller, Grants, error) { return f, f, nil }, OpenBackups: func(context.Context) (Backups, error) { return f, nil }})
 }
 
 const iamTable = parent + "/tables/t"
@@ -76,13 +88,13 @@ func bindings(p *iampb.Policy) string {
 // TestIamPolicy (GA3): a policy is the grants on the table as a whole, and setting the policy that was read changes nothing.
 func TestIamPolicy(t *testing.T) {
 	f := &fakeRights{all: []client.Grant{
-		{Principal: "ann", Table: "t", Rights: "read,write,admin"}, {Principal: "bob", Table: "t", Rights: "read,write"}, {Principal: "eve", Table: "t", Rights: "read"},
+		{Principal: "ann", Table: "t", Rights: "admin"}, {Principal: "bob", Table: "t", Rights: "read,write"}, {Principal: "eve", Table: "t", Rights: "read"}, {Principal: "zac", Table: "t", Rights: "read,write,admin"},
 		{Principal: "wim", Table: "t", Rights: "write"}, {Principal: "*", Table: "t", Rights: "read"}, {Principal: "eve", Table: "t", Family: "f", Rights: "write"},
 		{Principal: "root", Rights: "admin"}, {Principal: "bob", Table: "u", Rights: "admin"},
 	}}
 	s := f.service()
 	p, err := s.GetIamPolicy(t.Context(), &iampb.GetIamPolicyRequest{Resource: iamTable})
-	want := "bigtable.admin=user:ann bigtable.reader=allAuthenticatedUsers+user:eve bigtable.user=user:bob stele.writer=user:wim"
+	want := "bigtable.admin=user:ann+user:zac bigtable.reader=allAuthenticatedUsers+user:eve bigtable.user=user:bob stele.writer=user:wim"
 	if err != nil || bindings(p) != want || len(p.Etag) == 0 {
 		t.Fatalf("%s, %v\nwant %s", bindings(p), err, want)
 	}
@@ -98,7 +110,7 @@ func TestIamPolicy(t *testing.T) {
 	if want := "bigtable.reader=user:bob bigtable.user=user:ann+user:zoe"; bindings(p) != want {
 		t.Errorf("%s, want %s", bindings(p), want)
 	}
-	if want := []string{"+ann t read,write", "+zoe t read,write", "-* t read", "-ann t admin", "-bob t write", "-eve t read", "-wim t write"}; !slices.Equal(f.log, want) {
+	if want := []string{"+ann t read,write", "+zoe t read,write", "-* t read", "-ann t admin", "-bob t write", "-eve t read", "-wim t write", "-zac t read,write,admin"}; !slices.Equal(f.log, want) {
 		t.Errorf("calls %q, want %q", f.log, want)
 	}
 	if _, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: next}); status.Code(err) != codes.Aborted {

@@ -42,6 +42,8 @@ type Config struct {
 	Open func(ctx context.Context) (Tables, Nodes, error)
 	// OpenRights returns the caller, and the rights that it may administer. Its errors are like those of Open.
 	OpenRights func(ctx context.Context) (Caller, Grants, error)
+	// OpenBackups returns the backups that the caller may see. Its errors are like those of Open.
+	OpenBackups func(ctx context.Context) (Backups, error)
 	// OpenProfiles returns the app profiles as the caller may administer them. Its errors are like those of Open.
 	OpenProfiles func(ctx context.Context) (Profiles, error)
 	// ProfilesChanged, unless it is nil, is called after a change of app profiles.

@@ -125,6 +125,7 @@ var kinds = []struct {
 	{table.ErrFamilyExists, codes.AlreadyExists, 0},
 	{table.ErrViewExists, codes.AlreadyExists, 0},
 	{table.ErrViewChanged, codes.Aborted, 0},
+	{client.ErrNoBackup, codes.NotFound, 0},
 	{api.ErrNoAppProfile, codes.NotFound, 0},
 	{api.ErrAppProfileExists, codes.AlreadyExists, 0},
 	{api.ErrAppProfileChanged, codes.Aborted, 0},

@@ -83,6 +83,7 @@ func TestCodes(t *testing.T) {
 		{&table.ElementError{What: "mutation", Index: 3, Err: &table.NoFamilyError{Table: "t", Family: "f"}}, codes.NotFound, 0},
 		{&table.NoViewError{Table: "t", View: "v"}, codes.NotFound, 0},
 		{&table.ElementError{What: "change", Err: table.ErrViewExists}, codes.AlreadyExists, 0},
+		{fmt.Errorf("backup: %w", client.ErrNoBackup), codes.NotFound, 0},
 		{&table.ElementError{What: "change", Err: table.ErrViewChanged}, codes.Aborted, 0},
 		{&api.CorruptError{}, codes.DataLoss, 0},
 		{&api.RowTooLargeError{Limit: 1}, codes.FailedPrecondition, 0},

@@ -69,6 +69,15 @@ type View struct {
 // String returns the resource name.
 func (v View) String() string { return v.Table.String() + "/authorizedViews/" + v.ID }
 
+// Backup is the name of a backup: projects/P/instances/I/clusters/C/backups/B.
+type Backup struct {
+	Instance    Instance
+	Cluster, ID string
+}
+
+// String returns the resource name.
+func (b Backup) String() string { return b.Instance.Cluster(b.Cluster) + "/backups/" + b.ID }
+
 // ParseProject parses projects/P and returns P. Errors: ErrBadName.
 func ParseProject(name string) (string, error) {
 	parts, err := split("project name", name, "projects")
@@ -118,6 +127,21 @@ func ParseTableOrView(name string) (View, error) {
 // ParseCluster parses the name of a cluster: projects/P/instances/I/clusters/C. Errors: ErrBadName.
 func ParseCluster(name string) (Instance, string, error) {
 	return child("cluster name", name, "clusters")
+}
+
+// IsBackup reports whether a name is that of something in a cluster, as a backup is, and not in a table.
+func IsBackup(name string) bool {
+	words := strings.SplitN(name, "/", 6)
+	return len(words) == 6 && words[4] == "clusters"
+}
+
+// ParseBackup parses the name of a backup. It does not check whether the cluster exists. Errors: ErrBadName.
+func ParseBackup(name string) (Backup, error) {
+	parts, err := split("backup name", name, "projects", "instances", "clusters", "backups")
+	if err != nil {
+		return Backup{}, err
+	}
+	return Backup{Instance{parts[0], parts[1]}, parts[2], parts[3]}, nil
 }
 
 // ParseAppProfile parses the name of an app profile: projects/P/instances/I/appProfiles/A. Errors:

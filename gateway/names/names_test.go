@@ -33,12 +33,16 @@ func TestRoundTrip(t *testing.T) {
 			if of.ID == "" {
 				text = name.String()
 			}
-			if got, err := ParseTableOrView(text); err != nil || got != of {
+			if got, err := ParseTableOrView(text); err != nil || got != of || IsBackup(text) {
 				t.Fatalf("%q: %v, %v", text, got, err)
 			}
 		}
 		if got, c, err := ParseCluster(i.Cluster(name.ID)); err != nil || got != i || c != name.ID {
 			t.Fatalf("%q: %v, %q, %v", i.Cluster(name.ID), got, c, err)
+		}
+		backup := Backup{i, name.ID, id.Draw(t, "backup")}
+		if got, err := ParseBackup(backup.String()); err != nil || got != backup || !IsBackup(backup.String()) {
+			t.Fatalf("%q: %v, %v", backup, got, err)
 		}
 		if got, a, err := ParseAppProfile(i.AppProfile(name.ID)); err != nil || got != i || a != name.ID {
 			t.Fatalf("%q: %v, %q, %v", i.AppProfile(name.ID), got, a, err)
@@ -71,6 +75,16 @@ func TestMalformed(t *testing.T) {
 		}
 		if got, err := ParseTableOrView(name); !errors.Is(err, ErrBadName) && got.ID != "" {
 			t.Errorf("%q: %v, %v, want ErrBadName or a table", name, got, err)
+		}
+	}
+	for _, name := range []string{
+		"", "b", "projects/p/instances/i/clusters/c", "projects/p/instances/i/clusters/c/backups", "projects/p/instances/i/clusters/c/backups/",
+		"projects/p/instances/i/clusters//backups/b", "projects/p/instances/i/clusters/c/backups/b/x", "projects/p/instances/i/tables/c/backups/b",
+		"projects/p/instances/i/clusters/c/backups/" + long,
+	} {
+		var bad *Error
+		if got, err := ParseBackup(name); !errors.Is(err, ErrBadName) || !errors.As(err, &bad) || bad.Name != name {
+			t.Errorf("%q: %v, %v, want ErrBadName", name, got, err)
 		}
 	}
 	for _, name := range []string{"", "p", "projects/", "projects/p/instances/i"} {

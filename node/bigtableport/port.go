@@ -93,6 +93,12 @@ func Open(cfg Config) (*Port, error) {
 				return nil, nil, err
 			}
 			return c, c.Grants(), nil
+		}, OpenBackups: func(ctx context.Context) (bigtableadmin.Backups, error) {
+			c, err := callerOf(ctx).client(ctx, true)
+			if err != nil {
+				return nil, err
+			}
+			return c.Backups(), nil
 		}, OpenProfiles: func(ctx context.Context) (bigtableadmin.Profiles, error) {
 			c, err := callerOf(ctx).client(ctx, true)
 			if err != nil {
