@@ -82,7 +82,9 @@ func TestSecuredIamInstance(t *testing.T) {
 	}
 	backup := iamInstance + "/clusters/stele/backups/" + id
 	ann, bob := s.user("ann", "admin", table), s.user("bob", "admin", "")
-	as := func(token string) *iamCaller { return newIamCaller(withToken(t.Context(), token), s.dial(s.nodes[1], nil), backup) }
+	as := func(token string) *iamCaller {
+		return newIamCaller(withToken(t.Context(), token), s.dial(s.nodes[1], nil), backup)
+	}
 	byAnn, byBob := as(ann), as(bob)
 	expect := func(when, permissions, policy string) {
 		t.Helper()

@@ -141,9 +141,6 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 		// Both numbers are drawn even if the feature is off, so that one feature does not change
 		// the others.
 		on, weight := r.IntN(100) < f.percent, 1+r.IntN(2*f.weight)
-		if f.of == Tokens && p.Has(Clears) { // a token does not outlive the clearing of its row
-			on = false
-		}
 		if on && (secured || !f.needsUsers) {
 			p.Features = append(p.Features, Weighted{f.of, weight})
 		}

@@ -121,13 +121,13 @@ func (c *rowClient) write(ctx context.Context, t *TablePlan, row string, changes
 }
 
 // repeat writes a row with an idempotency token, several times: the changes are one operation. After a failure it ends, since a later
-// attempt might succeed. A table that is created again has no tokens of the one before it.
+// attempt might succeed. A table that is created again has no tokens of the one before it, and a row that was cleared has none of before.
 func (c *rowClient) repeat(ctx context.Context, t *TablePlan) {
 	changes := c.sets(t, 2)
 	if c.plan.Has(Aggregates) {
 		changes = c.operands(t)
 	}
-	if t.Dropped {
+	if t.Dropped || c.plan.Has(Clears) {
 		c.write(ctx, t, c.row(), changes)
 		return
 	}
