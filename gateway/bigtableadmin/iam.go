@@ -121,11 +121,16 @@ func grantsOf(ctx context.Context, g Grants, of resource) (map[string]rights, []
 			}
 		}
 	}
+	return held, etagOf(held), nil
+}
+
+// etagOf returns the etag of a policy.
+func etagOf(held map[string]rights) []byte {
 	hash := sha256.New()
 	for _, principal := range slices.Sorted(maps.Keys(held)) {
 		fmt.Fprintf(hash, "%q %v\n", principal, held[principal].least())
 	}
-	return held, hash.Sum(nil)[:8], nil
+	return hash.Sum(nil)[:8]
 }
 
 // policyOfGrants returns a policy.
@@ -189,8 +194,9 @@ func getPolicy(ctx context.Context, grants Grants, of resource) (*iampb.Policy, 
 	return policyOfGrants(held, etag), nil
 }
 
-// setPolicy implements SetIamPolicy for a resource. Rights are added before others are revoked, each at once.
-func setPolicy(ctx context.Context, grants Grants, of resource, p *iampb.Policy) (*iampb.Policy, error) {
+// setPolicy implements SetIamPolicy for a resource. Rights are added before others are revoked, each at once, and those of the caller are revoked last:
+// without them it could not complete the policy, nor read it.
+func setPolicy(ctx context.Context, caller Caller, grants Grants, of resource, p *iampb.Policy) (*iampb.Policy, error) {
 	want, err := of.requested(p)
 	if err != nil {
 		return nil, err
@@ -202,14 +208,26 @@ func setPolicy(ctx context.Context, grants Grants, of resource, p *iampb.Policy)
 	if given := p.GetEtag(); len(given) > 0 && string(given) != string(etag) {
 		return nil, status.Error(codes.Aborted, "The policy has changed since it was read: read it again.")
 	}
-	if err := changeGrants(ctx, grants, of, held, want); err != nil {
+	me, err := caller.Whoami(ctx)
+	if err == nil {
+		err = changeGrants(ctx, grants, of, held, want, me.Name)
+	}
+	if err != nil {
 		return nil, errcode.Convert(err, errcode.Repeatable) // a repetition ends with the same rights
+	}
+	if of.revoked(held, want, me.Name)&mayAdmin != 0 {
+		return policyOfGrants(want, etagOf(want)), nil
 	}
 	return getPolicy(ctx, grants, of)
 }
 
-// changeGrants makes the rights of the principals on a resource those of want.
-func changeGrants(ctx context.Context, g Grants, of resource, held, want map[string]rights) error {
+// revoked returns the rights on the resource that a principal loses.
+func (r resource) revoked(held, want map[string]rights, principal string) rights {
+	return held[principal] &^ want[principal].implied()
+}
+
+// changeGrants makes the rights of the principals on a resource those of want. It revokes those of last after all others.
+func changeGrants(ctx context.Context, g Grants, of resource, held, want map[string]rights, last string) error {
 	for _, principal := range slices.Sorted(maps.Keys(want)) {
 		if added := want[principal].least() &^ held[principal]; added != 0 {
 			if err := g.Add(ctx, of.grant(principal, added)); err != nil {
@@ -217,8 +235,9 @@ func changeGrants(ctx context.Context, g Grants, of resource, held, want map[str
 			}
 		}
 	}
-	for _, principal := range slices.Sorted(maps.Keys(held)) {
-		if revoked := held[principal] &^ want[principal].implied(); revoked != 0 {
+	principals := slices.DeleteFunc(slices.Sorted(maps.Keys(held)), func(principal string) bool { return principal == last })
+	for _, principal := range append(principals, last) {
+		if revoked := of.revoked(held, want, principal); revoked != 0 {
 			if err := g.Revoke(ctx, of.grant(principal, revoked)); err != nil {
 				return err
 			}

@@ -121,6 +121,51 @@ func TestIamPolicy(t *testing.T) {
 	}
 }
 
+// onlyAdmin rejects changes by the caller once its right admin is revoked.
+type onlyAdmin struct{ *fakeRights }
+
+func (f onlyAdmin) check() error {
+	if !slices.ContainsFunc(f.all, func(g client.Grant) bool { return g.Principal == f.me.Name && parseRights(g.Rights)&mayAdmin != 0 }) {
+		return client.ErrPermission
+	}
+	return nil
+}
+
+func (f onlyAdmin) List(ctx context.Context, table, principal string) ([]client.Grant, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f.fakeRights.List(ctx, table, principal)
+}
+
+func (f onlyAdmin) Revoke(ctx context.Context, g client.Grant) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	return f.fakeRights.Revoke(ctx, g)
+}
+
+// TestIamRevokesCallerLast: an administrator that is not in the new policy completes it, and gets it as the answer.
+func TestIamRevokesCallerLast(t *testing.T) {
+	f := &fakeRights{me: client.Whoami{Kind: api.KindPrincipal, Name: "ann"}, all: []client.Grant{
+		{Principal: "ann", Table: "t", Rights: "admin"}, {Principal: "bob", Table: "t", Rights: "read,write"}, {Principal: "zac", Table: "t", Rights: "admin"}}}
+	s := f.service()
+	s.cfg.OpenRights = func(context.Context) (Caller, Grants, error) { return f, onlyAdmin{f}, nil }
+	policy := &iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/bigtable.admin", Members: []string{"user:eve"}}}}
+	p, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: policy})
+	if err != nil || bindings(p) != "bigtable.admin=user:eve" {
+		t.Errorf("%s, %v", bindings(p), err)
+	}
+	if want := []string{"+eve t admin", "-bob t read,write", "-zac t admin", "-ann t admin"}; !slices.Equal(f.log, want) {
+		t.Errorf("calls %q, want %q", f.log, want)
+	}
+	f.me.Name = "eve" // the etag is that of the policy
+	again, err := s.GetIamPolicy(t.Context(), &iampb.GetIamPolicyRequest{Resource: iamTable})
+	if err != nil || string(again.GetEtag()) != string(p.GetEtag()) {
+		t.Errorf("etag %x, %v, want %x", again.GetEtag(), err, p.GetEtag())
+	}
+}
+
 func TestIamErrors(t *testing.T) {
 	f := &fakeRights{fail: map[string]error{"unknown": client.ErrNoUser, "last": client.ErrLastAdmin}}
 	binding := func(role string, members ...string) *iampb.Policy {

@@ -195,14 +195,14 @@ func (s *Service) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyReque
 
 // SetIamPolicy implements adminpb.BigtableTableAdminServer. The policy of a backup cannot be set.
 func (s *Service) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyRequest) (*iampb.Policy, error) {
-	_, grants, of, err := s.rightsOn(ctx, req.GetResource())
+	caller, grants, of, err := s.rightsOn(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
 	if of.backup != "" {
 		return nil, errBackupPolicy
 	}
-	return setPolicy(ctx, grants, of, req.GetPolicy())
+	return setPolicy(ctx, caller, grants, of, req.GetPolicy())
 }
 
 // TestIamPermissions implements adminpb.BigtableTableAdminServer. It returns the permissions that the caller has on all families of the table, on the view,
@@ -242,11 +242,11 @@ func (s *instances) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyReq
 
 // SetIamPolicy implements adminpb.BigtableInstanceAdminServer.
 func (s *instances) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyRequest) (*iampb.Policy, error) {
-	_, grants, err := s.rightsOn(ctx, req.GetResource())
+	caller, grants, err := s.rightsOn(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	return setPolicy(ctx, grants, resource{}, req.GetPolicy())
+	return setPolicy(ctx, caller, grants, resource{}, req.GetPolicy())
 }
 
 // TestIamPermissions implements adminpb.BigtableInstanceAdminServer. It returns the permissions that the caller has on all tables, and on the cluster.
