@@ -135,7 +135,7 @@ func (r *recovery) run(ctx context.Context) error {
 // fill adds the entries to memtables until all are added or they do not fit.
 func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fits bool, err error) {
 	s, n := r.server, 0
-	all := distinctOf(sources) // a memtable would not know what the one before it has
+	all := distinctOf(sources) // an entry of two runs must not be in two memtables
 	for ok := all.First(); ok; ok = all.Next() {
 		if err := r.gaps.add(all.Key(), all.Value()); err != nil {
 			return mems, false, err
@@ -271,7 +271,7 @@ func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 		return errUnloaded
 	}
 	defer v.release()
-	r.gaps = streamGaps{} // of the memtables that were not filled
+	r.gaps = streamGaps{} // fill stopped midway; all entries are read again
 	split := &recordSplitter{source: distinctOf(sources), update: newChangeUpdate(ctx, t, v), gaps: &r.gaps}
 	files, err := t.minor.writeFiles(ctx, v, []source{split}, 0, nil)
 	if err == nil {

@@ -451,7 +451,7 @@ func joinChanges(lower, upper *Meta) *changes.Set {
 	return changes.Join(lower.knownChanges(), upper.knownChanges(), lower.Start, lower.End, upper.End)
 }
 
-// knownChanges returns the tablet's change files, or a set without any that begins at the redo point. Clears of before are not in it.
+// knownChanges returns the tablet's change files, or a set without any that begins at the redo point. Earlier clears may be missing in that one.
 func (m *Meta) knownChanges() *changes.Set {
 	switch {
 	case m.Changes != nil:

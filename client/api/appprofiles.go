@@ -62,6 +62,11 @@ type AppProfile struct {
 	Etag string `json:"etag"`
 }
 
+// NewDefaultAppProfile returns the profile DefaultAppProfile as it is until it is changed, without its etag.
+func NewDefaultAppProfile() AppProfile {
+	return AppProfile{ID: DefaultAppProfile, Routing: RoutingSingle, Transactional: true, Priority: PriorityHigh}
+}
+
 func (p *AppProfile) fields() fields {
 	return fields{
 		{"id", &p.ID}, {"description", &p.Description}, {"routing", &p.Routing}, {"transactional", &p.Transactional},

@@ -52,7 +52,7 @@ type profileSet struct {
 
 func (p *profiles) init(read func(context.Context) ([]client.AppProfile, error)) {
 	p.read, p.turn, p.nowhere = read, make(chan struct{}, 1), newCounts()
-	only := client.AppProfile{ID: api.DefaultAppProfile, Routing: api.RoutingSingle, Transactional: true, Priority: api.PriorityHigh}
+	only := api.NewDefaultAppProfile()
 	p.last.Store(&profileSet{byID: map[string]*profile{only.ID: {only, newCounts()}}})
 }
 

@@ -66,7 +66,7 @@ func etag(record []byte) string {
 
 // unchanged returns the default profile while it has no record.
 func unchanged() *api.AppProfile {
-	p := &api.AppProfile{ID: api.DefaultAppProfile, Routing: api.RoutingSingle, Transactional: true, Priority: api.PriorityHigh}
-	p.Etag = etag(encode(p))
-	return p
+	p := api.NewDefaultAppProfile()
+	p.Etag = etag(encode(&p))
+	return &p
 }
