@@ -28,8 +28,8 @@ type Schema struct {
 	Families []Family `json:"families"`
 	// Groups is sorted by name and always includes DefaultGroup.
 	Groups []LocalityGroup `json:"groups"`
-	// Views is sorted by name.
-	Views []View `json:"views,omitempty"`
+	// Views is sorted by name. It has no JSON form here: prefixes and qualifiers may be other bytes than text.
+	Views []View `json:"-"`
 }
 
 // NewSchema returns a schema without families. The caller chooses the table ID.

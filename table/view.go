@@ -13,23 +13,23 @@ import (
 // A View is a part of a table that requests, and grants of rights, can name: the rows with some prefixes, and of these some columns. Views
 // belong to the table's schema, so a change of one is complete when it returns (I15).
 type View struct {
-	Name string `json:"name"`
+	Name string
 	// ID distinguishes the view from all other views and families of the table, of all times.
-	ID uint32 `json:"id"`
+	ID uint32
 	// Protected means that the view cannot be dropped.
-	Protected bool `json:"deletion_protection,omitzero"`
+	Protected bool
 	// Rows are the prefixes of the view's rows, in ascending order. An empty prefix means all rows.
-	Rows [][]byte `json:"row_prefixes"`
+	Rows [][]byte
 	// Families are those of which the view has columns, sorted by name.
-	Families []ViewFamily `json:"families"`
+	Families []ViewFamily
 }
 
 // ViewFamily is the part of a family that a view has: columns with some qualifiers, and with some prefixes of them, both in ascending order.
 // An empty prefix means all columns.
 type ViewFamily struct {
-	Name       string   `json:"name"`
-	Qualifiers [][]byte `json:"qualifiers,omitempty"`
-	Prefixes   [][]byte `json:"qualifier_prefixes,omitempty"`
+	Name       string
+	Qualifiers [][]byte
+	Prefixes   [][]byte
 }
 
 // Bounds of the views of a table. They are part of its schema, which is a file of the lock service.
