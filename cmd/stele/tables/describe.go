@@ -32,10 +32,14 @@ func tableDescribeCommand(a *cli.App) *cobra.Command {
 	}
 }
 
-// The --json form of a table has the bounds of tablets as text and in base64.
+// The --json form of a table has the bounds of tablets, and the prefixes and qualifiers of views, as text and in base64.
 type (
-	tableJSON struct {
+	schemaJSON struct {
 		*table.Schema
+		Views []viewJSON `json:"views,omitempty"`
+	}
+	tableJSON struct {
+		schemaJSON
 		Tablets     []tabletJSON `json:"tablets"`
 		SizesHidden bool         `json:"sizes_hidden,omitempty"`
 	}
@@ -60,8 +64,17 @@ func effective(s *table.Schema) *table.Schema {
 	return c
 }
 
+// schemaOf returns the --json form of a schema, with the defaults of its groups filled in.
+func schemaOf(s *table.Schema) schemaJSON {
+	j := schemaJSON{Schema: effective(s)}
+	for i := range s.Views {
+		j.Views = append(j.Views, viewOf("", &s.Views[i]))
+	}
+	return j
+}
+
 func tableOf(info *client.TableInfo) tableJSON {
-	j := tableJSON{Schema: effective(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
+	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
 		j.Tablets = append(j.Tablets, tabletJSON{t.ID, t.Node, cli.BoundsOf(t.Start, t.End), t.MemtableBytes, t.Groups})
@@ -71,10 +84,10 @@ func tableOf(info *client.TableInfo) tableJSON {
 
 // printSchema prints families and locality groups.
 func printSchema(a *cli.App, s *table.Schema) error {
-	s = effective(s)
 	if a.JSON {
-		return a.PrintJSON(s)
+		return a.PrintJSON(schemaOf(s))
 	}
+	s = effective(s)
 	families := familyGrid(s)
 	groups := cli.NewGrid("GROUP", "BLOCK", "COMPRESSION", "BLOOM", "IN MEMORY")
 	for _, g := range s.Groups {

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// jsonSchemas returns schemas with all kinds of policies and groups, and an empty one.
+// jsonSchemas returns schemas with all kinds of policies and groups, and a view, and an empty one.
 func jsonSchemas(t *testing.T) []*table.Schema {
 	full := table.NewSchema("full", 7)
 	full.Groups = []table.LocalityGroup{
@@ -20,7 +20,10 @@ func jsonSchemas(t *testing.T) []*table.Schema {
 	for i, gc := range []table.GCPolicy{{}, both, either, {Kind: table.GCUnion, Rules: []table.GCPolicy{both, either}}} {
 		full.Families = append(full.Families, table.Family{Name: string(rune('a' + i)), ID: uint32(i + 1), GC: gc, Group: full.Groups[i%2].Name})
 	}
-	full.NextFamilyID = 5
+	full.NextFamilyID = 6
+	full.Views = []table.View{*table.NewView("v", [][]byte{[]byte("row."), {0xff}},
+		table.ViewFamily{Name: "a", Qualifiers: [][]byte{[]byte("q"), {0}}, Prefixes: [][]byte{[]byte("p.")}}, table.ViewFamily{Name: "b", Prefixes: [][]byte{{}}})}
+	full.Views[0].ID = 5
 	if err := full.Validate(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func checkAbsent(a *cli.App, cmd *cobra.Command, name string) error {
 // reportSchema reports a change: with --json it prints the new schema, else the message what.
 func reportSchema(a *cli.App, s *table.Schema, what string) error {
 	if a.JSON {
-		return a.PrintJSON(effective(s))
+		return a.PrintJSON(schemaOf(s))
 	}
 	a.Notef("%s", what)
 	return nil
@@ -169,7 +169,7 @@ func listTables(a *cli.App, schemas []*table.Schema) error {
 	g := cli.NewGrid("TABLE", "FAMILIES", "LOCALITY GROUPS")
 	for _, s := range schemas {
 		if a.JSON {
-			if err := a.PrintJSON(effective(s)); err != nil {
+			if err := a.PrintJSON(schemaOf(s)); err != nil {
 				return err
 			}
 			continue

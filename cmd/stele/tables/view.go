@@ -174,7 +174,7 @@ func listViews(a *cli.App, s *table.Schema) error {
 	for i := range s.Views {
 		v := &s.Views[i]
 		if a.JSON {
-			if err := a.PrintJSON(viewOf(s, v)); err != nil {
+			if err := a.PrintJSON(viewOf(s.Name, v)); err != nil {
 				return err
 			}
 			continue
@@ -235,7 +235,7 @@ func viewDescribeCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			if a.JSON {
-				return a.PrintJSON(viewOf(s, v))
+				return a.PrintJSON(viewOf(s.Name, v))
 			}
 			return printView(a, s, v)
 		},
@@ -274,7 +274,7 @@ func printView(a *cli.App, s *table.Schema, v *table.View) error {
 // reportView reports a change: with --json it prints the view, else the message what.
 func reportView(a *cli.App, s *table.Schema, name, what string) error {
 	if v := s.View(name); a.JSON && v != nil {
-		return a.PrintJSON(viewOf(s, v))
+		return a.PrintJSON(viewOf(s.Name, v))
 	}
 	a.Notef("%s", what)
 	return nil
@@ -329,7 +329,7 @@ func viewDropCommand(a *cli.App) *cobra.Command {
 // The --json form of a view has prefixes and qualifiers as text, if they are text, and in base64.
 type (
 	viewJSON struct {
-		Table     string           `json:"table"`
+		Table     string           `json:"table,omitempty"` // not in the form of the table itself
 		Name      string           `json:"name"`
 		Etag      string           `json:"etag"`
 		Protected bool             `json:"deletion_protection,omitempty"`
@@ -358,8 +358,8 @@ func prefixesOf(keys [][]byte) (all []prefixJSON) {
 	return all
 }
 
-func viewOf(s *table.Schema, v *table.View) viewJSON {
-	j := viewJSON{Table: s.Name, Name: v.Name, Etag: v.Etag(), Protected: v.Protected, Rows: prefixesOf(v.Rows), Families: []viewFamilyJSON{}}
+func viewOf(tableName string, v *table.View) viewJSON {
+	j := viewJSON{Table: tableName, Name: v.Name, Etag: v.Etag(), Protected: v.Protected, Rows: prefixesOf(v.Rows), Families: []viewFamilyJSON{}}
 	for i := range v.Families {
 		f := viewFamilyJSON{Name: v.Families[i].Name, Prefixes: prefixesOf(v.Families[i].Prefixes)}
 		for _, q := range v.Families[i].Qualifiers {
