@@ -42,6 +42,7 @@
 //	/replication           replications and their progress (/replicating): package node/replication
 //	/clusters/NAME         another cluster whose health this one shows: package node/registry
 //	/profiles/ID           an app profile of Cloud Bigtable's API: package node/appprofiles
+//	/schemabundles/ID      the schema bundles of a table: package node/schemabundles
 //	/quota/...             quotas, and the owners of tables: package node/quota
 //	/locks/...             files and locks of users: package node/lockserver
 //

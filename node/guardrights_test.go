@@ -58,9 +58,10 @@ var requiredRights = map[string]string{
 	"read_modify_write": perRow,
 	"meta.keep_alive":   perRow, // checked by package lockserver
 
-	"root":            seesTable,
-	"describe_table":  seesTable,
-	"sample_row_keys": seesTable,
+	"root":                seesTable,
+	"describe_table":      seesTable,
+	"list_schema_bundles": seesTable,
+	"sample_row_keys":     seesTable,
 
 	"key_heat": readTable,
 
@@ -162,6 +163,10 @@ var requiredRights = map[string]string{
 	"create_app_profile": adminCluster,
 	"update_app_profile": adminCluster,
 	"delete_app_profile": adminCluster,
+
+	"create_schema_bundle": adminTable,
+	"update_schema_bundle": adminTable,
+	"delete_schema_bundle": adminTable,
 }
 
 // nodeMethods are for nodes alone.
@@ -189,6 +194,7 @@ var byMaster = strings.Fields(`
 	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
 	create_replication list_replications pause_replication resume_replication remove_replication promote_table
 	add_cluster remove_cluster create_app_profile update_app_profile delete_app_profile
+	create_schema_bundle update_schema_bundle delete_schema_bundle
 `)
 
 // guardText returns what a guard demands, in the words of requiredRights.
@@ -273,5 +279,7 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodResumeReplication: authz.LeaderFirst, api.MethodRemoveReplication: authz.LeaderFirst, api.MethodPromoteTable: authz.LeaderFirst,
 	api.MethodAddCluster: authz.LeaderFirst, api.MethodListClusters: authz.LeaderThroughout, api.MethodRemoveCluster: authz.LeaderFirst,
 	api.MethodCreateAppProfile: authz.LeaderFirst, api.MethodListAppProfiles: authz.LeaderThroughout, api.MethodUpdateAppProfile: authz.LeaderFirst,
-	api.MethodDeleteAppProfile: authz.LeaderFirst,
+	api.MethodDeleteAppProfile:   authz.LeaderFirst,
+	api.MethodCreateSchemaBundle: authz.LeaderFirst, api.MethodListSchemaBundles: authz.LeaderThroughout, api.MethodUpdateSchemaBundle: authz.LeaderFirst,
+	api.MethodDeleteSchemaBundle: authz.LeaderFirst,
 }

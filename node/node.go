@@ -54,6 +54,7 @@ import (
 	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/schemabundles"
 	"github.com/steledb/stele/node/signin"
 	"github.com/steledb/stele/node/slowlog"
 	"github.com/steledb/stele/node/status"
@@ -134,6 +135,7 @@ type Node struct {
 	replication *replication.Service
 	registry    *registry.Service
 	appProfiles *appprofiles.Service
+	bundles     *schemabundles.Service
 	clients     *clients.Service
 	results     results.Memory
 	quotas      *quotas.Service

@@ -78,7 +78,7 @@ func (n *Node) register(server *rpc.Server) {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{
-		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.keyHeat, n.quotas, n.nodeAdmin, n.blobs, n.backups, n.replication, n.registry, n.appProfiles, n.clients,
+		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.keyHeat, n.quotas, n.nodeAdmin, n.blobs, n.backups, n.replication, n.registry, n.appProfiles, n.bundles, n.clients,
 	} {
 		s.Register(n.dispatch)
 	}

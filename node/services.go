@@ -36,6 +36,7 @@ import (
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/replication"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/schemabundles"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/tabletserver"
@@ -133,6 +134,7 @@ func (n *Node) newServices() {
 		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch, MessageBytesMax: int(n.cfg.budget().Message)})
 	n.appProfiles = appprofiles.New(appprofiles.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes,
 		Directory: func(path string) *session.Directory { return n.meta.Client.Directory(path) }})
+	n.bundles = schemabundles.New(schemabundles.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes})
 	n.clients = clients.New(n.cfg.Name)
 	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID})
 	n.locator = func() locate.Locator { return n.client }

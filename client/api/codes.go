@@ -76,6 +76,10 @@ const (
 	CodeAppProfileNotFound rpc.Code = 159
 	CodeAppProfileExists   rpc.Code = 160
 	CodeAppProfileChanged  rpc.Code = 161
+
+	CodeSchemaBundleNotFound rpc.Code = 162
+	CodeSchemaBundleExists   rpc.Code = 163
+	CodeSchemaBundleChanged  rpc.Code = 164
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -136,6 +140,9 @@ var kinds = errkind.Table{
 		{Code: CodeAppProfileNotFound, Name: "app_profile_not_found", Target: ErrNoAppProfile},
 		{Code: CodeAppProfileExists, Name: "app_profile_exists", Target: ErrAppProfileExists},
 		{Code: CodeAppProfileChanged, Name: "app_profile_changed", Target: ErrAppProfileChanged},
+		{Code: CodeSchemaBundleNotFound, Name: "schema_bundle_not_found", Target: ErrNoSchemaBundle},
+		{Code: CodeSchemaBundleExists, Name: "schema_bundle_exists", Target: ErrSchemaBundleExists},
+		{Code: CodeSchemaBundleChanged, Name: "schema_bundle_changed", Target: ErrSchemaBundleChanged},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},

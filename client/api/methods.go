@@ -110,6 +110,11 @@ const (
 	MethodListAppProfiles  = "list_app_profiles"
 	MethodUpdateAppProfile = "update_app_profile"
 	MethodDeleteAppProfile = "delete_app_profile"
+
+	MethodCreateSchemaBundle = "create_schema_bundle"
+	MethodListSchemaBundles  = "list_schema_bundles"
+	MethodUpdateSchemaBundle = "update_schema_bundle"
+	MethodDeleteSchemaBundle = "delete_schema_bundle"
 )
 
 // Methods lists every method of the data API.
@@ -133,6 +138,7 @@ func Methods() []string {
 		MethodCreateReplication, MethodListReplications, MethodPauseReplication, MethodResumeReplication, MethodRemoveReplication, MethodPromoteTable,
 		MethodAddCluster, MethodListClusters, MethodRemoveCluster,
 		MethodCreateAppProfile, MethodListAppProfiles, MethodUpdateAppProfile, MethodDeleteAppProfile,
+		MethodCreateSchemaBundle, MethodListSchemaBundles, MethodUpdateSchemaBundle, MethodDeleteSchemaBundle,
 		MethodBlobOpen, MethodBlobWrite, MethodBlobSeal, MethodBlobAbort, MethodBlobRead,
 		MethodBlobStat, MethodBlobList, MethodBlobDelete,
 		MethodBlobRevive, MethodBlobResumeSweep, MethodBlobFsck, MethodBlobStatus,

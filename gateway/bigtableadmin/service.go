@@ -44,6 +44,8 @@ type Config struct {
 	OpenRights func(ctx context.Context) (Caller, Grants, error)
 	// OpenBackups returns the backups that the caller may see. Its errors are like those of Open.
 	OpenBackups func(ctx context.Context) (Backups, error)
+	// OpenBundles returns the schema bundles of a table as the caller may administer them. Its errors are like those of Open.
+	OpenBundles func(ctx context.Context, table string) (Bundles, error)
 	// OpenProfiles returns the app profiles as the caller may administer them. Its errors are like those of Open.
 	OpenProfiles func(ctx context.Context) (Profiles, error)
 	// ProfilesChanged, unless it is nil, is called after a change of app profiles.

@@ -69,6 +69,18 @@ type View struct {
 // String returns the resource name.
 func (v View) String() string { return v.Table.String() + "/authorizedViews/" + v.ID }
 
+// SchemaBundle returns the name of a schema bundle of the table.
+func (t Table) SchemaBundle(id string) SchemaBundle { return SchemaBundle{t, id} }
+
+// SchemaBundle is the name of a schema bundle of a table: projects/P/instances/I/tables/T/schemaBundles/S.
+type SchemaBundle struct {
+	Table Table
+	ID    string
+}
+
+// String returns the resource name.
+func (b SchemaBundle) String() string { return b.Table.String() + "/schemaBundles/" + b.ID }
+
 // Backup is the name of a backup: projects/P/instances/I/clusters/C/backups/B.
 type Backup struct {
 	Instance    Instance
@@ -113,6 +125,15 @@ func ParseView(name string) (View, error) {
 		return View{}, err
 	}
 	return Instance{parts[0], parts[1]}.Table(parts[2]).View(parts[3]), nil
+}
+
+// ParseSchemaBundle parses the name of a schema bundle. It does not check the limits of ids. Errors: ErrBadName.
+func ParseSchemaBundle(name string) (SchemaBundle, error) {
+	parts, err := split("schema bundle name", name, "projects", "instances", "tables", "schemaBundles")
+	if err != nil {
+		return SchemaBundle{}, err
+	}
+	return Instance{parts[0], parts[1]}.Table(parts[2]).SchemaBundle(parts[3]), nil
 }
 
 // ParseTableOrView parses the name of an authorized view, or that of a table, which it returns as one of a view with an empty id. Errors: ErrBadName.
@@ -186,7 +207,7 @@ type Limits struct {
 	Strict bool
 }
 
-// strictIDBytes is the limit of Google's service for ids of tables, authorized views and app profiles.
+// strictIDBytes is the limit of Google's service for ids of tables, authorized views, schema bundles and app profiles.
 const strictIDBytes = 50
 
 // CheckTableID checks the id of a new table. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
@@ -199,6 +220,14 @@ func (l Limits) CheckTableID(id string) error {
 
 // CheckViewID checks the id of a new authorized view as Google's service does. The schema of the table checks it, too. Errors: ErrBadName.
 func (l Limits) CheckViewID(id string) error { return l.check("authorized view id", id) }
+
+// CheckSchemaBundleID checks the id of a new schema bundle. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
+func (l Limits) CheckSchemaBundleID(id string) error {
+	if err := (*table.Limits)(nil).CheckName("schema bundle id", id); err != nil {
+		return err
+	}
+	return l.check("schema bundle id", id)
+}
 
 // CheckAppProfileID checks the id of a new app profile. Errors: ErrBadName, table.ErrBadName, table.ErrLimit.
 func (l Limits) CheckAppProfileID(id string) error {

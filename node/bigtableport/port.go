@@ -105,6 +105,12 @@ func Open(cfg Config) (*Port, error) {
 				return nil, err
 			}
 			return c.AppProfiles(), nil
+		}, OpenBundles: func(ctx context.Context, table string) (bigtableadmin.Bundles, error) {
+			c, err := callerOf(ctx).client(ctx, true)
+			if err != nil {
+				return nil, err
+			}
+			return c.Tables().SchemaBundles(table), nil
 		}},
 	})
 	go p.serve(cfg.Guard(l, max(1, server.ConnsMax(cfg.MemoryBytes)/strangersShare))) // ends with Close

@@ -18,6 +18,8 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/schemabundles"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
@@ -59,6 +61,9 @@ func (tb *Service) created(ctx context.Context, s *table.Schema, cut *namespace.
 func (tb *Service) forget(ctx context.Context, id uint64) {
 	tb.Users.ForgetGrants(ctx, id)
 	tb.Quotas.ForgetTable(ctx, id)
+	if err := tb.Catalog.Remove(ctx, schemabundles.File(id), metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		tb.Log.Warn("schema bundles of dropped table not removed", "table_id", id, "err", err)
+	}
 }
 
 // findDropped returns the dropped table of a name, and of an id unless that is 0.

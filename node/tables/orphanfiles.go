@@ -16,14 +16,15 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/schemabundles"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 )
 
 // Grants on a table and its owner are written before the table, so that no table exists without them. A table whose creation failed halfway leaves
-// them behind, and a dropped table may, too. They have no effect, because ids are not reused, but they would stay forever: a new master removes
-// them.
+// them behind, and a dropped table may, too, as well as its quota and its schema bundles. They have no effect, because ids are not reused, but they would
+// stay forever: a new master removes them.
 
 const (
 	// orphansRetry is the pause after a failure.
@@ -37,9 +38,6 @@ func (tb *Service) Swept() uint64 { return tb.swept.Load() }
 
 // RemoveOrphans removes orphaned files of tables once in each mastership of this node, until the node closes.
 func (tb *Service) RemoveOrphans() {
-	if tb.Authz.Open { // nothing is written before a table
-		return
-	}
 	var failed loglimit.OnChange
 	for ; tb.Ctx.Err() == nil; timing.Sleep(tb.Ctx, changes.MasterPoll) {
 		epoch := tb.MasterEpoch()
@@ -88,7 +86,7 @@ func (tb *Service) orphans(ctx context.Context, found map[uint64][]string) (map[
 	left := maps.Clone(found)
 	if found == nil {
 		left = map[uint64][]string{}
-		for _, file := range []func(uint64) string{acl.PolicyFile, quota.OwnerFile, quota.TableFile} {
+		for _, file := range []func(uint64) string{acl.PolicyFile, quota.OwnerFile, quota.TableFile, schemabundles.File} {
 			if err := tb.addIDs(ctx, left, file); err != nil {
 				return nil, err
 			}

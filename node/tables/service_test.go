@@ -25,6 +25,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/schemabundles"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/users"
@@ -760,7 +761,14 @@ func TestOpenNode(t *testing.T) {
 	if info, err := m.describeAs(nil, "t"); err != nil || info.SizesHidden || families(info.Schema) != "t f g" {
 		t.Errorf("described as %+v, %v", info, err)
 	}
-	m.RemoveOrphans() // there is nothing to do
+	bundles := schemabundles.File(5000) // they are also in open clusters
+	m.Put(bundles, []byte("x"))
+	if err := m.RemoveOrphansNow(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Node.Meta.Get(t.Context(), bundles); !errors.Is(err, metaapi.ErrNotFound) {
+		t.Errorf("bundles of no table: %v", err)
+	}
 	if err := m.port.Call(t, nil, api.MethodDropTable, authztest.Values("t")); err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,13 @@ var (
 	ErrAppProfileExists = errors.New("app profile exists")
 	// ErrAppProfileChanged means that an app profile has another etag than the request.
 	ErrAppProfileChanged = errors.New("app profile has changed")
+
+	// ErrNoSchemaBundle means that a table has no schema bundle with that id.
+	ErrNoSchemaBundle = errors.New("no such schema bundle")
+	// ErrSchemaBundleExists means that a table has a schema bundle with that id.
+	ErrSchemaBundleExists = errors.New("schema bundle exists")
+	// ErrSchemaBundleChanged means that a schema bundle has another etag than the request.
+	ErrSchemaBundleChanged = errors.New("schema bundle has changed")
 )
 
 // DefaultAppProfile is the id of the app profile of requests that name none. It always exists.
@@ -24,8 +31,15 @@ const DefaultAppProfile = "default"
 const (
 	AppProfilesMax             = 100 // besides the default one
 	AppProfileDescriptionBytes = 1024
-	appProfileEtagBytes        = 64
 )
+
+// Bounds of the schema bundles of a table. They are in one file of the lock service.
+const (
+	SchemaBundlesMax     = 10
+	SchemaBundleBytesMax = 192 << 10 // of all descriptors
+)
+
+const etagBytesMax = 64
 
 // Values of AppProfile.Routing.
 const (
@@ -95,7 +109,7 @@ func (p *AppProfile) Check() error {
 	case p.NamesCluster && p.Routing == RoutingSingle:
 		return rpc.Errorf(rpc.CodeBadRequest, "names_cluster is set: routing must not be %q", RoutingSingle)
 	}
-	if err := within("bytes of an etag", len(p.Etag), appProfileEtagBytes); err != nil {
+	if err := within("bytes of an etag", len(p.Etag), etagBytesMax); err != nil {
 		return err
 	}
 	return within("bytes of the description of an app profile", len(p.Description), AppProfileDescriptionBytes)
@@ -192,5 +206,111 @@ func (x *AppProfiles) Append(e *wire.Encoder) { x.fields().append(e) }
 // Decode decodes the result.
 func (x *AppProfiles) Decode(d *wire.Decoder) error {
 	*x = AppProfiles{}
+	return x.fields().decode(d)
+}
+
+// SchemaBundle has descriptors of protocol buffers that the values of a table's cells have. They have no effect on reads and writes.
+type SchemaBundle struct {
+	ID string `json:"id"`
+	// Descriptors is an encoded google.protobuf.FileDescriptorSet, with all files that its files import.
+	Descriptors []byte `json:"descriptors"`
+	// Etag changes with Descriptors. In a request the bundle must have it, unless it is empty.
+	Etag string `json:"etag"`
+}
+
+func (b *SchemaBundle) fields() fields {
+	return fields{{"id", &b.ID}, {"descriptors", &b.Descriptors}, {"etag", &b.Etag}}
+}
+
+// Append encodes the result of create_schema_bundle and update_schema_bundle.
+func (b *SchemaBundle) Append(e *wire.Encoder) { b.fields().append(e) }
+
+// Decode decodes the result.
+func (b *SchemaBundle) Decode(d *wire.Decoder) error {
+	*b = SchemaBundle{}
+	return b.fields().decode(d)
+}
+
+// SchemaBundleRequest holds the parameters of create_schema_bundle, update_schema_bundle, and delete_schema_bundle, which has no descriptors:
+//
+//	[table, id, descriptors, options?]    options: etag
+//
+// The result is the bundle, or nil.
+type SchemaBundleRequest struct {
+	Options
+	Table string
+	SchemaBundle
+}
+
+// params returns how many parameters of a method are before its options.
+func (*SchemaBundleRequest) params(method string) int {
+	if method == MethodDeleteSchemaBundle {
+		return 2
+	}
+	return 3
+}
+
+// Encoder returns a function that encodes the parameters of a method.
+func (r *SchemaBundleRequest) Encoder(method string) func(*wire.Encoder) {
+	return func(e *wire.Encoder) {
+		n, options := r.params(method), r.Options.count()
+		if r.Etag != "" {
+			options++
+		}
+		e.Array(n + min(options, 1))
+		e.Str(r.Table)
+		e.Str(r.ID)
+		if n > 2 {
+			e.Bin(r.Descriptors)
+		}
+		r.Options.append(e, options)
+		if r.Etag != "" {
+			e.Str("etag")
+			e.Str(r.Etag)
+		}
+	}
+}
+
+// Decode decodes the n parameters in d of a method.
+func (r *SchemaBundleRequest) Decode(d *wire.Decoder, n int, method string) error {
+	least := r.params(method)
+	if err := params(method, n, least, least+1); err != nil {
+		return err
+	}
+	*r = SchemaBundleRequest{Table: d.Str(), SchemaBundle: SchemaBundle{ID: d.Str()}}
+	if least > 2 {
+		b := d.Bytes()
+		if err := within("bytes of the schema bundles of a table", len(b), SchemaBundleBytesMax); err != nil {
+			return err
+		}
+		r.Descriptors = append([]byte(nil), b...)
+	}
+	if err := r.Options.decode(d, n > least, r); err != nil {
+		return err
+	}
+	return within("bytes of an etag", len(r.Etag), etagBytesMax)
+}
+
+func (r *SchemaBundleRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != "etag" {
+		return false
+	}
+	r.Etag = d.Str()
+	return true
+}
+
+// SchemaBundles is the result of list_schema_bundles, by id.
+type SchemaBundles struct{ Bundles []SchemaBundle }
+
+func (x *SchemaBundles) fields() fields {
+	return fields{{"schema_bundles", &list[SchemaBundle]{all: &x.Bundles, fields: (*SchemaBundle).fields, what: "schema bundles", max: 2 * SchemaBundlesMax}}}
+}
+
+// Append encodes the result.
+func (x *SchemaBundles) Append(e *wire.Encoder) { x.fields().append(e) }
+
+// Decode decodes the result.
+func (x *SchemaBundles) Decode(d *wire.Decoder) error {
+	*x = SchemaBundles{}
 	return x.fields().decode(d)
 }
