@@ -29,6 +29,9 @@ const (
 	// requestBytesMax bounds a request: the largest row mutation, and the largest batch of Google's
 	// clients. With little memory the bound is lower.
 	requestBytesMax = 257 << 20
+	// streamWorkers is how many goroutines are kept for calls, so that each call does not grow a stack of its own. More calls than that at a time have
+	// goroutines of their own.
+	streamWorkers = 64
 	// memoryDefault is the default of Config.MemoryBytes.
 	memoryDefault = 256 << 20
 )
@@ -73,7 +76,7 @@ func New(cfg Config) *Server {
 		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
 		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
-		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
 		grpc.ChainStreamInterceptor(g.stream, m.admit, data.Stream), grpc.UnknownServiceHandler(unknown),
