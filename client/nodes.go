@@ -26,6 +26,8 @@ type (
 	SlowRequest  = api.SlowRequest
 	// ErrorCount is the number of requests to a node that failed alike.
 	ErrorCount = api.ErrorCount
+	// SlowCount is the number of requests of one kind to a node that took long.
+	SlowCount = api.SlowCount
 	// Traces are requests to a node whose traces are kept, and Trace is one of them.
 	Traces = api.Traces
 	Trace  = api.Trace

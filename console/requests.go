@@ -20,9 +20,10 @@ const requestsShown = 100
 type requestsView struct {
 	Threshold time.Duration
 	Total     int64 // of all nodes, since their starts
+	Slow      []health.NodeSlow
 	Requests  []requestRow
 	Errors    []health.NodeErrors
-	Minutes   int // that the errors are of
+	Minutes   int // that Slow and Errors are of
 	Sampled   []tracetree.Span
 	Unknown   []string // nodes that did not answer, with the reason
 }
@@ -43,6 +44,8 @@ func requestsPage(ctx context.Context, q *query) (*content, error) {
 	if err := x.ask(ctx, q.Client, nodes); err != nil {
 		return nil, err
 	}
+	health.SortSlow(x.Slow)
+	x.Slow = x.Slow[:min(len(x.Slow), requestsShown)]
 	health.SortErrors(x.Errors)
 	x.Errors = x.Errors[:min(len(x.Errors), requestsShown)]
 	slices.SortFunc(x.Requests, func(a, b requestRow) int { return int(b.EndMS - a.EndMS) })
@@ -81,6 +84,7 @@ func (x *requestsView) ask(ctx context.Context, c *client.Client, nodes []client
 
 func (x *requestsView) add(n *client.NodeInfo, s *client.SlowRequests) {
 	x.Total += s.Total
+	x.Slow = append(x.Slow, health.SlowOf(n, s)...)
 	x.Errors = append(x.Errors, health.ErrorsOf(n, s)...)
 	if x.Threshold == 0 || s.Threshold < x.Threshold { // nodes may have different ones
 		x.Threshold = s.Threshold

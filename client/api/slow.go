@@ -12,6 +12,8 @@ type SlowRequests struct {
 	Threshold time.Duration // requests that took less are not listed; seconds on the wire
 	Total     int64         // since the start of the node
 	Requests  []SlowRequest // the newest first, at most SlowRequestsMax
+	// Slow are the requests that took long in the last ErrorMinutes minutes, those first that took the most time together, at most ErrorsMax.
+	Slow []SlowCount
 	// Errors are the requests that failed in the last ErrorMinutes minutes, the most frequent first, at most ErrorsMax.
 	Errors []ErrorCount
 }
@@ -26,6 +28,21 @@ type ErrorCount struct {
 	N       int64  `json:"n"`
 	LastMS  int64  `json:"last_ms"` // when the last was answered, in ms since 1970
 	Message string `json:"message"` // of the last, its first 200 bytes
+}
+
+// SlowCount is the number of requests of one kind that took long. Unlike a SlowRequest, no flood of others displaces it.
+type SlowCount struct {
+	Method string `json:"method"`
+	// Table and User are those of an ErrorCount.
+	Table  string `json:"table"`
+	User   string `json:"user"`
+	N      int64  `json:"n"`
+	LastMS int64  `json:"last_ms"` // when the last was answered, in ms since 1970
+	// Took is the time that all took together, Longest that of the longest; Row and Trace are the longest's, as in a SlowRequest.
+	Took    time.Duration `json:"-"`
+	Longest time.Duration `json:"-"`
+	Row     []byte        `json:"-"`
+	Trace   string        `json:"trace"`
 }
 
 // ErrorsOther stands for tables and users above the number that is counted one by one.
@@ -63,12 +80,20 @@ func (s *SlowRequests) fields() fields {
 	return fields{
 		{"node", &s.Node}, {"threshold_s", &s.Threshold}, {"total", &s.Total},
 		{"requests", &list[SlowRequest]{all: &s.Requests, fields: (*SlowRequest).fields, what: "requests", max: SlowRequestsMax}},
+		{"slow", &list[SlowCount]{all: &s.Slow, fields: (*SlowCount).fields, what: "slow requests", max: ErrorsMax}},
 		{"errors", &list[ErrorCount]{all: &s.Errors, fields: (*ErrorCount).fields, what: "errors", max: ErrorsMax}},
 	}
 }
 
 func (c *ErrorCount) fields() fields {
 	return fields{{"method", &c.Method}, {"code", &c.Code}, {"table", &c.Table}, {"user", &c.User}, {"n", &c.N}, {"last_ms", &c.LastMS}, {"message", &c.Message}}
+}
+
+func (c *SlowCount) fields() fields {
+	return fields{
+		{"method", &c.Method}, {"table", &c.Table}, {"user", &c.User}, {"n", &c.N}, {"last_ms", &c.LastMS},
+		{"took_s", &c.Took}, {"longest_s", &c.Longest}, {"row", &c.Row}, {"trace", &c.Trace},
+	}
 }
 
 func (r *SlowRequest) fields() fields {

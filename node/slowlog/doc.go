@@ -8,5 +8,8 @@
 // Only requests of users' methods are kept, not those of nodes to nodes, nor those that wait on purpose. internal/trace has the cost of the
 // others. The package starts no goroutine.
 //
-//	TRC1. At most TracesMax requests are kept for each reason, with keys of at most SlowRowBytesMax: 1.5 MiB a node, whatever users send.
+// Failed and slow requests are also counted by method, table and user, by the minute: no flood of requests displaces others from the counts.
+//
+//	TRC1. At most TracesMax requests are kept for each reason, with keys of at most SlowRowBytesMax: 1.5 MiB a node, whatever users send. The counts have
+//	    at most 256 kinds a minute, and 32 of a user.
 package slowlog

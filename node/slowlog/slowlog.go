@@ -35,7 +35,7 @@ type Config struct {
 // Log keeps slow and sampled requests. It is safe for concurrent use.
 type Log struct {
 	Config
-	failures failures
+	errors, slow counts
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -109,6 +109,9 @@ func (l *Log) Add(s *rpc.TracedCall) {
 		addTrace(&t, s.Trace)
 	}
 	l.keep(&t, s)
+	if s.Slow {
+		l.countSlow(&t, now)
+	}
 	if l.Export != nil && t.Trace != "" {
 		l.Export(&t)
 	}
@@ -153,10 +156,11 @@ func (l *Log) keep(t *api.Trace, s *rpc.TracedCall) {
 // Requests returns the slow requests that are kept, the newest first.
 func (l *Log) Requests() *api.SlowRequests {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	s := &api.SlowRequests{Node: l.Node, Threshold: l.Threshold, Total: l.mu.slow.total}
 	l.mu.slow.each(func(t *api.Trace) { s.Requests = append(s.Requests, t.SlowRequest) })
-	s.Errors = l.failures.counts(time.Now())
+	l.mu.Unlock()
+	now := time.Now()
+	s.Slow, s.Errors = l.slowCounts(now), l.errorCounts(now)
 	return s
 }
 

@@ -39,6 +39,12 @@ func startOpen(t *testing.T) *cluster {
 // startSecured starts a node with users, whose console is at an address.
 func startSecured(t *testing.T, address string) *cluster {
 	t.Helper()
+	return startSecuredWith(t, node.Config{HTTP: address})
+}
+
+// startSecuredWith starts a node with users.
+func startSecuredWith(t *testing.T, cfg node.Config) *cluster {
+	t.Helper()
 	c := &cluster{t: t}
 	dir := t.TempDir()
 	keys := filepath.Join(dir, certs.FolderName)
@@ -46,7 +52,8 @@ func startSecured(t *testing.T, address string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.start(node.Config{DataDirs: []string{dir}, Security: keys, Gossip: "127.0.0.1:0", HTTP: address}, client.Config{Credential: admin})
+	cfg.DataDirs, cfg.Security, cfg.Gossip = []string{dir}, keys, "127.0.0.1:0"
+	c.start(cfg, client.Config{Credential: admin})
 	own, err := keydir.At(keys).Load()
 	if err != nil {
 		t.Fatal(err)
