@@ -44,6 +44,9 @@ func requestsCommand(a *cli.App) *cobra.Command {
 		Example: requestsExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if count && failures {
+				return cli.Usagef("use one of them", "--count and --errors are both given")
+			}
 			return a.Diagnose(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case failures:
@@ -57,7 +60,6 @@ func requestsCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&count, "count", false, "count requests that took long in the last 10 minutes, by kind")
 	cmd.Flags().BoolVar(&failures, "errors", false, "list requests that failed in the last 10 minutes, by code")
-	cmd.MarkFlagsMutuallyExclusive("count", "errors")
 	cmd.Flags().Var((*cli.LimitFlag)(&limit), "limit", "the number of requests to list")
 	return cmd
 }
