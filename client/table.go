@@ -187,10 +187,16 @@ func IncrementRule(column string, n int64) table.Rule {
 //
 // It is never sent twice. Errors: those of Apply, table.ErrNoRules, ErrNotNumber.
 func (t *Table) ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error) {
+	return t.ReadModifyWriteWithin(ctx, row, 0, rules...)
+}
+
+// ReadModifyWriteWithin is ReadModifyWrite with a bound of the result's memory, as RowBytesMax estimates it; 0 means no bound. If the result is larger, the
+// row is not changed, and the error is a *RowTooLargeError, whose Limit is the bound. Nodes of earlier versions reject a bound.
+func (t *Table) ReadModifyWriteWithin(ctx context.Context, row string, bytesMax int64, rules ...table.Rule) (*table.Row, error) {
 	if len(rules) == 0 {
 		return nil, table.ErrNoRules
 	}
-	req := api.ReadModifyWriteRequest{TableOptions: api.TableOptions{View: t.view}, Table: t.name, Row: []byte(row), Rules: rules}
+	req := api.ReadModifyWriteRequest{TableOptions: api.TableOptions{View: t.view}, Table: t.name, Row: []byte(row), Rules: rules, RowBytes: bytesMax}
 	for i := range rules {
 		if err := rules[i].Validate(nil, nil); err != nil {
 			return nil, &table.ElementError{What: "rule", Index: i, Err: err}

@@ -77,7 +77,7 @@ func TestAccessChanges(t *testing.T) {
 			return err
 		},
 		"read, modify, write": func(as For) error {
-			_, err := as.ReadModifyWrite(ctx, testTable, []byte("r"), add)
+			_, err := as.ReadModifyWrite(ctx, testTable, []byte("r"), add, 0)
 			return err
 		},
 	}

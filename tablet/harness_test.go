@@ -478,5 +478,5 @@ func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byt
 
 // ReadModifyWrite is For.ReadModifyWrite without access control.
 func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
-	return s.For(nil).ReadModifyWrite(ctx, tableName, row, rules)
+	return s.For(nil).ReadModifyWrite(ctx, tableName, row, rules, 0)
 }

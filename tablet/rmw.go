@@ -242,9 +242,9 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 // with the cells that it has written, one for each column.
 //
 // A new cell has the server's timestamp, or that of the cell that it replaces if that is in the
-// future, so that the new cell is the newest. Errors: as Apply and ReadRow, api.ErrNotNumber,
-// table.ErrBadOp. If ctx ends first, the rules may still be applied.
-func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
+// future, so that the new cell is the newest. Unless bytesMax is 0, it bounds the result of api.RowMemory for the new cells. Errors: as Apply and ReadRow,
+// api.ErrNotNumber, table.ErrBadOp, *api.RowTooLargeError. If ctx ends first, the rules may still be applied.
+func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule, bytesMax int64) (table.Row, error) {
 	s, result := as.s, table.Row{Key: slices.Clone(row)}
 	stamp, err := as.modify(ctx, tableName, row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: row}
@@ -264,6 +264,9 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 		for i := range rm.Mutations {
 			m := &rm.Mutations[i]
 			result.Cells = append(result.Cells, table.Cell{Family: m.Family, Qualifier: slices.Clone(m.Qualifier), Timestamp: m.Timestamp, Value: m.Value})
+		}
+		if bytesMax > 0 && api.RowMemory(result.Cells) > bytesMax {
+			return nil, &api.RowTooLargeError{Limit: bytesMax}
 		}
 		return rm, nil
 	})

@@ -65,6 +65,24 @@ func TestIncrementWraps(t *testing.T) {
 	}
 }
 
+// TestBoundedResult: rules whose result is larger than the caller has memory for change nothing.
+func TestBoundedResult(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	e.mustApply("r", set("f", "q", 1, "0123456789"))
+	rules := []table.Rule{{Op: table.RuleAppend, Family: "f", Qualifier: []byte("q"), Value: []byte("+")}}
+	want := api.RowMemory([]table.Cell{{Family: "f", Qualifier: []byte("q"), Value: []byte("0123456789+")}})
+	var large *api.RowTooLargeError
+	if _, err := e.For(nil).ReadModifyWrite(t.Context(), testTable, []byte("r"), rules, want-1); !errors.As(err, &large) || large.Limit != want-1 {
+		t.Errorf("with less memory than the result takes: %v", err)
+	}
+	if got := e.read("r", nil); len(got) != 1 || got[0] != "f:q@1=0123456789" {
+		t.Errorf("the row is %v", got)
+	}
+	if row, err := e.For(nil).ReadModifyWrite(t.Context(), testTable, []byte("r"), rules, want); err != nil || string(row.Cells[0].Value) != "0123456789+" {
+		t.Errorf("with as much memory: %v, %v", row, err)
+	}
+}
+
 // TestPartsOfRows (RE1): each change and each part of a copy is made once, no part is made without the one before it, and an incomplete row gets no change but a
 // later state of all of it.
 func TestPartsOfRows(t *testing.T) {

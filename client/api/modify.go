@@ -97,13 +97,16 @@ type ReadModifyWriteRequest struct {
 	Table string
 	Row   []byte
 	Rules []table.Rule
+	// RowBytes bounds the result of RowMemory for the result: the row of a larger one is not changed, and the call is a RowTooLargeError with that limit. 0
+	// means unset.
+	RowBytes int64
 
 	names names
 }
 
 // Append encodes the parameters.
 func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
-	n := r.TableOptions.count()
+	n := r.TableOptions.count() + set(r.RowBytes)
 	e.Array(3 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row)
@@ -112,6 +115,7 @@ func (r *ReadModifyWriteRequest) Append(e *wire.Encoder) {
 		table.AppendRule(e, &r.Rules[i])
 	}
 	r.TableOptions.append(e, n)
+	appendCount(e, rowBytes, r.RowBytes)
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults.
@@ -119,7 +123,7 @@ func (r *ReadModifyWriteRequest) Decode(d *wire.Decoder, n int, lim *table.Limit
 	if err := params(MethodReadModifyWrite, n, 3, 4); err != nil {
 		return err
 	}
-	r.Table, r.Row, r.Rules = r.names.table(d), d.Bytes(), reuse(r.Rules)
+	r.Table, r.Row, r.Rules, r.RowBytes = r.names.table(d), d.Bytes(), reuse(r.Rules), 0
 	if err := checkRow(d, r.Row, lim); err != nil {
 		return err
 	}
@@ -141,4 +145,12 @@ func (r *ReadModifyWriteRequest) Decode(d *wire.Decoder, n int, lim *table.Limit
 		}
 	}
 	return r.TableOptions.decode(d, n > 3, r)
+}
+
+func (r *ReadModifyWriteRequest) option(key []byte, d *wire.Decoder) bool {
+	if string(key) != rowBytes {
+		return r.TableOptions.option(key, d)
+	}
+	r.RowBytes = countOption(d, rowBytes)
+	return true
 }

@@ -88,4 +88,5 @@
 //	     released after the row was written to the connection.
 //	GB7. A request uses an app profile as it was at most 30 s ago, and as the node itself has last changed it. A profile is found 0.2 s after its
 //	     creation at the latest.
+//	GB8. A request is decoded only while memory for its messages is reserved, however few bytes it has. So is any large answer, until it is written.
 package bigtable

@@ -25,7 +25,7 @@ func TestHeaders(t *testing.T) {
 	f := &fakeTable{errs: map[string]error{"family": client.ErrNoFamily}}
 	s := New(Config{Peer: Peer{Node: "n1", Zone: "z1"}, Open: func(context.Context, string, string) (Table, error) { return f, nil }})
 	g := grpc.NewServer(grpc.ForceServerCodecV2(Codec()), grpc.ChainStreamInterceptor(s.Stream))
-	s.Register(Streams(g))
+	s.Register(Streams(g, nil))
 	l := bufconn.Listen(1 << 16)
 	go func() { _ = g.Serve(l) }()
 	defer g.Stop()

@@ -204,11 +204,16 @@ func (s *Service) ReadModifyWriteRow(ctx context.Context, req *bigtablepb.ReadMo
 			return nil, errcode.Invalid("Error in element #%d: no rule is set", i)
 		}
 	}
-	row, err := t.ReadModifyWrite(ctx, string(req.RowKey), rules...)
-	if err != nil {
-		return nil, errcode.Convert(err, errcode.Once)
+	memory := answerMemory(ctx, s)
+	for {
+		row, err := t.ReadModifyWriteWithin(ctx, string(req.RowKey), memory.bytes, rules...)
+		if err == nil {
+			return &bigtablepb.ReadModifyWriteRowResponse{Row: convertRow(row)}, nil
+		}
+		if err = memory.grow(ctx, err); err != nil { // otherwise the row is as it was
+			return nil, errcode.Convert(err, errcode.Once)
+		}
 	}
-	return &bigtablepb.ReadModifyWriteRowResponse{Row: convertRow(row)}, nil
 }
 
 // convertRow converts a row whose cells are in the order of a read.

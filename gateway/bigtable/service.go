@@ -22,7 +22,7 @@ type Table interface {
 	Apply(ctx context.Context, m *client.RowMutation, opts ...client.ApplyOption) error
 	ApplyAll(ctx context.Context, ms []*client.RowMutation, opts ...client.ApplyOption) error
 	CheckAndMutate(ctx context.Context, row string, predicate table.Filter, then, otherwise *client.RowMutation) (bool, error)
-	ReadModifyWrite(ctx context.Context, row string, rules ...table.Rule) (*table.Row, error)
+	ReadModifyWriteWithin(ctx context.Context, row string, bytesMax int64, rules ...table.Rule) (*table.Row, error)
 	SampleRowKeys(ctx context.Context) ([]client.RowSample, error)
 	Changes(from client.ChangesFrom) (*client.Changes, error)
 	ChangePositions(ctx context.Context) ([]client.ChangePosition, error)
@@ -42,6 +42,8 @@ type Config struct {
 	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins, and for large
 	// rows, before they are read. Errors become statuses.
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
+	// DecodedBytesMax bounds the memory that a decoded request takes beyond its bytes. Zero means no bound.
+	DecodedBytesMax int64
 	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
 	RowBytesMax int64
 	// StrictLimits rejects requests beyond the limits of Google's service, even if they are within those of the cluster.

@@ -47,7 +47,7 @@ func (f *fakeTable) ApplyAll(ctx context.Context, ms []*client.RowMutation, _ ..
 	return e
 }
 
-func (f *fakeTable) ReadModifyWrite(_ context.Context, row string, rules ...table.Rule) (*table.Row, error) {
+func (f *fakeTable) ReadModifyWriteWithin(_ context.Context, row string, _ int64, rules ...table.Rule) (*table.Row, error) {
 	r := &table.Row{Key: []byte(row)}
 	for i, rule := range rules {
 		r.Cells = append(r.Cells, table.Cell{Family: rule.Family, Qualifier: rule.Qualifier, Timestamp: int64(i), Value: rule.Value})

@@ -9,7 +9,6 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/gateway/errcode"
@@ -20,10 +19,12 @@ import (
 func (x *session) execute(req *bigtablepb.VirtualRpcRequest, memory *rowMemory) (a answer, err error) {
 	began, m := time.Now(), &bigtablepb.TableRequest{}
 	defer func() { x.count(m, began, err) }()
-	if err := proto.Unmarshal(req.Payload, m); err != nil {
-		return a, errcode.Invalid("virtual_rpc.payload must be a TableRequest")
-	}
 	ctx := x.stream.Context()
+	release, err := decode(ctx, req.Payload, m, x.service.cfg.DecodedBytesMax, x.service.cfg.Reserve)
+	if err != nil {
+		return a, err
+	}
+	defer release()
 	if req.Deadline != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, req.Deadline.AsDuration())

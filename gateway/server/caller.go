@@ -9,12 +9,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/gateway/bigtable"
 	"github.com/steledb/stele/gateway/errcode"
 )
 
@@ -80,7 +83,10 @@ func (m *memory) admit(srv any, stream grpc.ServerStream, _ *grpc.StreamServerIn
 			return err
 		}
 	}
-	k := &call{ServerStream: stream}
+	if isCompressed(stream.Context()) {
+		return errCompressed
+	}
+	k := &call{ServerStream: stream, memory: m}
 	k.ctx = traced(context.WithValue(stream.Context(), callKey{}, k))
 	defer k.end()
 	return handler(srv, k)
@@ -94,10 +100,26 @@ func traced(ctx context.Context) context.Context {
 	return ctx
 }
 
+// errCompressed rejects compressed requests: a few bytes, which are charged, could become as many as a request may have.
+var errCompressed = errcode.Unimplemented("Compressed requests are not supported: send them without grpc-encoding.")
+
+// isCompressed reports whether the requests of a stream are compressed. Compressors are registered for the whole process, by any package.
+func isCompressed(ctx context.Context) bool {
+	stream, _ := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	if stream == nil {
+		return false
+	}
+	name := stream.RecvCompress()
+	return name != "" && name != encoding.Identity
+}
+
 // call is a call that has been admitted.
 type call struct {
 	grpc.ServerStream
-	ctx context.Context
+	memory *memory
+	ctx    context.Context
+	// decoded releases the memory that the last message takes beyond what it was charged when it was received; nil for none.
+	decoded func()
 	// kept is what Keep has got for key.
 	key, kept any
 	release   func()
@@ -108,7 +130,33 @@ type callKey struct{}
 // Context implements grpc.ServerStream.
 func (k *call) Context() context.Context { return k.ctx }
 
+// RecvMsg implements grpc.ServerStream. It decodes a message with memory for it. Errors: statuses, io.EOF.
+func (k *call) RecvMsg(to any) error {
+	k.forget()
+	m, ok := to.(proto.Message)
+	if !ok {
+		return k.ServerStream.RecvMsg(to)
+	}
+	var r bigtable.Received
+	if err := k.ServerStream.RecvMsg(&r); err != nil {
+		return err
+	}
+	defer r.Free()
+	release, err := r.Decode(k.ctx, m, k.memory.mostDecoded(), k.memory.reserve)
+	k.decoded = release
+	return err
+}
+
+// forget releases what the last message takes.
+func (k *call) forget() {
+	if k.decoded != nil {
+		k.decoded()
+		k.decoded = nil
+	}
+}
+
 func (k *call) end() {
+	k.forget()
 	if k.release != nil {
 		k.release()
 	}

@@ -37,4 +37,5 @@
 //	     at the same time.
 //	GS3. A call is authenticated before its request is received.
 //	GS4. A method that does not exist here is answered with UNIMPLEMENTED and a sentence.
+//	GS5. A request is not decompressed: its bytes are those that are charged.
 package server

@@ -335,6 +335,9 @@ func (m *memory) end(c *conn) {
 	}
 }
 
+// mostDecoded returns how much memory a decoded message may take beyond its bytes: what a user has at most.
+func (m *memory) mostDecoded() int64 { return m.limit / 2 }
+
 // admitSession counts a session, whose call is charged. Sessions may take a quarter of the limit, so
 // that idle ones leave memory for other calls, and an owner as many as it leaves to others.
 func (m *memory) admitSession(ctx context.Context) (release func(), ok bool) {

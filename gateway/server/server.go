@@ -68,7 +68,7 @@ func New(cfg Config) *Server {
 		cfg.MemoryBytes = memoryDefault
 	}
 	m := newMemory(cfg.MemoryBytes)
-	cfg.Data.Reserve, cfg.Data.AdmitSession = m.reserve, m.admitSession
+	cfg.Data.Reserve, cfg.Data.AdmitSession, cfg.Data.DecodedBytesMax = m.reserve, m.admitSession, m.mostDecoded()
 	data := bigtable.New(cfg.Data)
 	cfg.Admin.ProfilesChanged = data.ProfilesChanged
 	g := guard{cfg.Logger}
@@ -81,7 +81,7 @@ func New(cfg Config) *Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
 		grpc.ChainStreamInterceptor(g.stream, m.admit, data.Stream), grpc.UnknownServiceHandler(unknown),
 	)}
-	services := bigtable.Streams(s.grpc)
+	services := bigtable.Streams(s.grpc, m.reserve)
 	data.Register(services)
 	bigtableadmin.New(cfg.Admin).Register(services)
 	return s

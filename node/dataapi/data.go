@@ -328,7 +328,7 @@ func (d *Service) readModifyWrite(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	row, err := d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID).Traced(c.Trace()).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID).Traced(c.Trace()).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules, r.RowBytes)
 	if err == nil {
 		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
 		m.Charge(quota.WriteOps, 0, bytes)

@@ -179,6 +179,14 @@ func TestGoWrites(t *testing.T) {
 	if strings.Join(got, " ") != `f:n="\x00\x00\x00\x00\x00\x00\x00\n" f:q="n2++"` {
 		t.Errorf("%v", got)
 	}
+	large := bigtable.NewReadModifyWrite() // of more memory than a call has without reserving some
+	large.AppendValue("f", "large", make([]byte, 1<<20))
+	for n := range 2 {
+		row, err := tbl.ApplyReadModifyWrite(ctx, "n", large)
+		if err != nil || len(row["f"][0].Value) != (n+1)<<20 {
+			t.Errorf("append %d to a large cell: %v", n, err)
+		}
+	}
 	// Errors have the codes that programs check.
 	bad := bigtable.NewMutation()
 	bad.Set("absent", "q", 1000, nil)
