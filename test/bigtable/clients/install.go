@@ -75,7 +75,7 @@ var clients = []client{
 	// In sessions, a call without a deadline waits for minutes after its endpoint was away: see docs/bigtable.md.
 	{"go-sessions", installSessions, open[1:]},
 	{"python", installPython("work.py"), open}, {"python-async", installPython("work_async.py"), open}, {"node", installNode, open}, {"java", installJava, open},
-	{"hbase", installHBase, secured},
+	{"hbase", installHBase, secured}, {"beam", installBeam, open},
 	{"cbt", installCBT, open},
 }
 
