@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,7 +18,13 @@ import (
 type shape struct {
 	nodes  int
 	secure bool // with certificates
+	// https: clients connect to names in the domain universe, at port 443 of an address for tests.
+	https  bool
+	memory string // of a node; "": 512MiB
 }
+
+// universe is the domain whose names bigtable and bigtableadmin are the first node.
+const universe = "stele.test"
 
 func (s shape) String() string {
 	if s.secure {
@@ -80,9 +88,12 @@ func (c *cluster) plan() error {
 	}
 	for i := range c.shape.nodes {
 		name := "n" + strconv.Itoa(i+1)
+		if c.https && i == 0 {
+			addrs[1] = fmt.Sprintf("127.%d.%d.%d:443", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+		}
 		n := &process{listen: addrs[3*i], bigtable: addrs[3*i+1], log: filepath.Join(c.dir, name+".log")}
 		n.args = []string{"serve", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(c.dir, name), "--listen", n.listen,
-			"--http", "off", "--bigtable", n.bigtable, "--bigtable-sessions", "on", "--memory", "512MiB", "--extent-size", "8MiB"}
+			"--http", "off", "--bigtable", n.bigtable, "--bigtable-sessions", "on", "--memory", cmp.Or(c.memory, "512MiB"), "--extent-size", "8MiB"}
 		if c.shape.nodes == 1 {
 			n.args = append(n.args, "--gossip", "off")
 		} else {

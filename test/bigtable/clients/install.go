@@ -75,7 +75,9 @@ var clients = []client{
 	// In sessions, a call without a deadline waits for minutes after its endpoint was away: see docs/bigtable.md.
 	{"go-sessions", installSessions, open[1:]},
 	{"python", installPython("work.py"), open}, {"python-async", installPython("work_async.py"), open}, {"node", installNode, open}, {"java", installJava, open},
-	{"hbase", installHBase, secured}, {"beam", installBeam, open},
+	{"hbase", installHBase, secured},
+	// Beam has many connections, of which a user may have a part that depends on the memory.
+	{"beam", installBeam, append(slices.Clone(open), shape{nodes: 3, secure: true, https: true, memory: "2GiB"})},
 	{"cbt", installCBT, open},
 }
 

@@ -91,11 +91,3 @@ func installJava(ctx context.Context, in place) (*programs, error) {
 	}
 	return &programs{quickstart: p.quickstart, work: workFromEnvironment([]string{"java", "-cp", p.path, "Work"})}, nil
 }
-
-func installBeam(ctx context.Context, in place) (*programs, error) {
-	p, err := installMaven(ctx, in, "beam", "beam/Work.java", "beam/LocalChanges.java")
-	if err != nil {
-		return nil, err
-	}
-	return &programs{quickstart: p.quickstart, work: workFromEnvironment([]string{"java", "-cp", p.path, "Work"})}, nil
-}

@@ -26,7 +26,8 @@ func (c *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 // startSecured starts the nodes of a cluster with certificates, and creates the user loader, which is an administrator.
 func (c *cluster) startSecured(ctx context.Context) error {
 	first := c.nodes[0]
-	if _, err := c.run(ctx, "init", "--data-dir", filepath.Join(c.dir, "n1"), "--out", c.file("admin.pem")); err != nil {
+	if _, err := c.run(ctx, "init", "--data-dir", filepath.Join(c.dir, "n1"), "--out", c.file("admin.pem"),
+		"--host", "bigtable."+universe, "--host", "bigtableadmin."+universe); err != nil {
 		return err
 	}
 	if err := c.start(first); err != nil {

@@ -20,7 +20,7 @@ import org.apache.beam.sdk.PipelineResult;
 import org.apache.beam.sdk.extensions.gcp.auth.NoopCredentialFactory;
 import org.apache.beam.sdk.extensions.gcp.options.GcpOptions;
 import org.apache.beam.sdk.io.gcp.bigtable.BigtableIO;
-import org.apache.beam.sdk.io.gcp.bigtable.LocalChanges;
+import org.apache.beam.sdk.io.gcp.bigtable.Changes;
 import org.apache.beam.sdk.options.PipelineOptionsFactory;
 import org.apache.beam.sdk.transforms.Create;
 import org.apache.beam.sdk.transforms.DoFn;
@@ -31,6 +31,9 @@ import org.threeten.bp.Duration;
 
 public class Work {
   private static final int BATCH = 500;
+
+  /** The address of a cluster without certificates. One with certificates is that of the domain in the environment. */
+  private static final String HOST = System.getenv("BIGTABLE_EMULATOR_HOST");
 
   /** The keys that pipelines have found. They run in this process. */
   private static final Set<ByteString> changed = ConcurrentHashMap.newKeySet(), read = ConcurrentHashMap.newKeySet();
@@ -73,7 +76,7 @@ public class Work {
   private static Pipeline pipeline() {
     DirectOptions options = PipelineOptionsFactory.as(DirectOptions.class);
     options.setBlockOnRun(false);
-    options.as(GcpOptions.class).setCredentialFactoryClass(NoopCredentialFactory.class);
+    options.as(GcpOptions.class).setCredentialFactoryClass(HOST == null ? Token.class : NoopCredentialFactory.class);
     return Pipeline.create(options);
   }
 
@@ -96,9 +99,12 @@ public class Work {
   }
 
   private static void work(String[] args) throws Exception {
-    String table = args[0], host = System.getenv("BIGTABLE_EMULATOR_HOST");
-    try (BigtableTableAdminClient admin = BigtableTableAdminClient.create(
-        BigtableTableAdminSettings.newBuilder().setProjectId("p").setInstanceId("i").build())) {
+    String table = args[0];
+    BigtableTableAdminSettings.Builder settings = BigtableTableAdminSettings.newBuilder().setProjectId("p").setInstanceId("i");
+    if (HOST == null) {
+      settings.setCredentialsProvider(() -> new Token().getCredential());
+    }
+    try (BigtableTableAdminClient admin = BigtableTableAdminClient.create(settings.build())) {
       CreateTableRequest create = CreateTableRequest.of(table).addFamily("f", GCRULES.maxVersions(1)).addChangeStreamRetention(Duration.ofDays(1));
       for (String split : new String[] {"2", "4", "6", "8"}) {
         create.addSplit(ByteString.copyFromUtf8(split));
@@ -118,15 +124,16 @@ public class Work {
         next.add(i);
       }
       Pipeline write = pipeline();
+      BigtableIO.Write io = BigtableIO.write().withProjectId("p").withInstanceId("i").withTableId(table);
       write.apply(Create.of(next)).apply(ParDo.of(new ToMutation()))
-          .apply(BigtableIO.write().withProjectId("p").withInstanceId("i").withTableId(table).withEmulator(host));
+          .apply(HOST == null ? io : io.withEmulator(HOST));
       finish(write);
       rows += BATCH;
       if (rows == BATCH) {
         end = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000_000L;
         System.out.println("begun");
       }
-      readAll(table, host, rows);
+      readAll(table, rows);
     }
     for (int i = 0; i < 600 && changed.size() < rows; i++) {
       Thread.sleep(100);
@@ -142,8 +149,8 @@ public class Work {
     for (;; restarts++) {
       try {
         Pipeline p = pipeline();
-        p.apply(LocalChanges.of(BigtableIO.readChangeStream().withProjectId("p").withInstanceId("i").withTableId(table).withAppProfileId("default")
-            .withStartTime(start).withChangeStreamName(table + restarts)))
+        p.apply(Changes.connect(BigtableIO.readChangeStream().withProjectId("p").withInstanceId("i").withTableId(table).withAppProfileId("default")
+            .withStartTime(start).withChangeStreamName(table + restarts), HOST == null ? () -> new Token().getCredential() : null))
             .apply(ParDo.of(new Follow()));
         p.run().waitUntilFinish();
         throw new IllegalStateException("the change stream has ended");
@@ -153,11 +160,12 @@ public class Work {
     }
   }
 
-  private static void readAll(String table, String host, int rows) {
+  private static void readAll(String table, int rows) {
     read.clear();
     reads.set(0);
     Pipeline all = pipeline();
-    all.apply(BigtableIO.read().withProjectId("p").withInstanceId("i").withTableId(table).withEmulator(host)).apply(ParDo.of(new Check()));
+    BigtableIO.Read io = BigtableIO.read().withProjectId("p").withInstanceId("i").withTableId(table);
+    all.apply(HOST == null ? io : io.withEmulator(HOST)).apply(ParDo.of(new Check()));
     finish(all);
     if (reads.get() != rows || read.size() != rows) {
       throw new IllegalStateException(reads + " rows were read, " + read.size() + " of them different, want " + rows);
