@@ -12,7 +12,7 @@
 # make bench-compression  compression ratios of pages: see scripts/bench-compression.sh
 # make package       build the Debian package in dist/
 # make test-package  test it on a throw-away host with systemd (needs root)
-# make test-bigtable [CLIENTS=go,java]  Google's clients of Cloud Bigtable, in five languages, while a node is killed: see test/bigtable/clients
+# make test-bigtable [CLIENTS=go,java]  Google's clients of Cloud Bigtable, HBase's API and Apache Beam, while a node is killed: see test/bigtable/clients
 # make test-ansible  test the playbooks of ansible/ on throw-away hosts, under load (needs root; at most 15 minutes)
 # make availability  measure how long tablets are unavailable: see test/availability
 # make soak T=1h     long random fault runs, FAULTS=500 of them at a time

@@ -14,8 +14,8 @@ import (
 //go:embed quickstart/*.txt
 var programs embed.FS
 
-// Languages are those with a quickstart program.
-var Languages = []string{"go", "java", "node", "python"}
+// Languages are those with a quickstart program: languages, and libraries of Java that use Google's client.
+var Languages = []string{"beam", "go", "hbase", "java", "node", "python"}
 
 // Quickstart returns the program in a language. Its first lines state how to run it.
 func Quickstart(language string) (string, error) {
@@ -40,8 +40,8 @@ func Commands(a *cli.App) []*cobra.Command {
 }
 
 const quickstartLong = `Print a program that creates a table, writes rows and reads them, with Google's client in
-a language: go, java, node or python. Its first lines state how to run it. It needs a
-node for development:
+a language: go, java, node or python; or in Java with the API of HBase, or as pipelines
+of Apache Beam. Its first lines state how to run it. It needs a node for development:
 
   stele serve --dev`
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -12,9 +14,30 @@ import (
 	"time"
 )
 
+// shape is a kind of cluster.
+type shape struct {
+	nodes  int
+	secure bool // with certificates
+	// https: clients connect to names in the domain universe, at port 443 of an address for tests.
+	https  bool
+	memory string // of a node; "": 512MiB
+}
+
+// universe is the domain whose names bigtable and bigtableadmin are the first node.
+const universe = "stele.test"
+
+func (s shape) String() string {
+	if s.secure {
+		return fmt.Sprintf("%d nodes with certificates", s.nodes)
+	}
+	return fmt.Sprintf("%d nodes", s.nodes)
+}
+
 // cluster is a cluster of processes on this machine.
 type cluster struct {
+	shape
 	stele string
+	dir   string
 	nodes []*process
 }
 
@@ -41,42 +64,69 @@ func freePorts(n int) (addrs []string, err error) {
 }
 
 // startCluster starts a cluster whose data is in dir, and waits until it serves.
-func startCluster(ctx context.Context, stele, dir string, nodes int) (*cluster, error) {
-	addrs, err := freePorts(3 * nodes)
-	if err != nil {
+func startCluster(ctx context.Context, stele, dir string, s shape) (*cluster, error) {
+	c := &cluster{shape: s, stele: stele, dir: dir}
+	if err := c.plan(); err != nil {
 		return nil, err
 	}
-	c := &cluster{stele: stele}
-	var join []string
-	for i := range nodes {
-		join = append(join, addrs[3*i])
+	start := c.startOpen
+	if s.secure {
+		start = c.startSecured
 	}
-	for i := range nodes {
+	if err := start(ctx); err != nil {
+		c.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// plan chooses the addresses and the arguments of the nodes.
+func (c *cluster) plan() error {
+	addrs, err := freePorts(3 * c.shape.nodes)
+	if err != nil {
+		return err
+	}
+	for i := range c.shape.nodes {
 		name := "n" + strconv.Itoa(i+1)
-		n := &process{listen: addrs[3*i], bigtable: addrs[3*i+1], log: filepath.Join(dir, name+".log")}
-		n.args = []string{"serve", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(dir, name), "--listen", n.listen,
-			"--http", "off", "--bigtable", n.bigtable, "--bigtable-sessions", "on", "--memory", "512MiB", "--extent-size", "8MiB"}
-		if nodes == 1 {
+		if c.https && i == 0 {
+			addrs[1] = fmt.Sprintf("127.%d.%d.%d:443", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+		}
+		n := &process{listen: addrs[3*i], bigtable: addrs[3*i+1], log: filepath.Join(c.dir, name+".log")}
+		n.args = []string{"serve", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(c.dir, name), "--listen", n.listen,
+			"--http", "off", "--bigtable", n.bigtable, "--bigtable-sessions", "on", "--memory", cmp.Or(c.memory, "512MiB"), "--extent-size", "8MiB"}
+		if c.shape.nodes == 1 {
 			n.args = append(n.args, "--gossip", "off")
 		} else {
-			n.args = append(n.args, "--gossip", addrs[3*i+2], "--join", strings.Join(join, ","), "--expect", strconv.Itoa(nodes), "--voter-stable", "1s")
+			n.args = append(n.args, "--gossip", addrs[3*i+2], "--voter-stable", "1s")
 		}
 		c.nodes = append(c.nodes, n)
-		if err := os.Mkdir(filepath.Join(dir, name), 0o777); err != nil {
-			return nil, err
+		if err := os.Mkdir(filepath.Join(c.dir, name), 0o777); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startOpen starts the nodes of a cluster without certificates.
+func (c *cluster) startOpen(ctx context.Context) error {
+	var join []string
+	for _, n := range c.nodes {
+		join = append(join, n.listen)
+	}
+	for _, n := range c.nodes {
+		if len(c.nodes) > 1 {
+			n.args = append(n.args, "--join", strings.Join(join, ","), "--expect", strconv.Itoa(len(c.nodes)))
 		}
 		if err := c.start(n); err != nil {
-			c.stop()
-			return nil, err
+			return err
 		}
 	}
 	for _, n := range c.nodes {
 		if err := n.await(ctx); err != nil {
-			c.stop()
-			return nil, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // start starts the process of a node.

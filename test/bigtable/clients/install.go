@@ -18,11 +18,38 @@ import (
 //go:embed programs
 var sources embed.FS
 
-// programs are commands that run the programs of a client.
+// command is a command, and what it adds to the environment.
+type command struct {
+	args []string
+	env  []string
+	how  string // the credential that it uses, for the output
+}
+
+func (c command) cmd(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	cmd.Env = append(os.Environ(), c.env...)
+	return cmd
+}
+
+// programs are the programs of a client.
 type programs struct {
-	quickstart []string // nil: it has none
-	work       []string // without the table and the seconds
-	env        []string
+	quickstart func(endpoint string) command // nil: it has none
+	// work returns the work programs for a cluster, without the table and the seconds: one for each kind of credential.
+	work func(c *cluster) ([]command, error)
+}
+
+// fromEnvironment is a program that reads the address of the cluster from the environment, as Google's clients do.
+func fromEnvironment(args []string, env ...string) func(endpoint string) command {
+	return func(endpoint string) command {
+		return command{args: args, env: append([]string{"BIGTABLE_EMULATOR_HOST=" + endpoint}, env...)}
+	}
+}
+
+// workFromEnvironment is fromEnvironment for a work program.
+func workFromEnvironment(args []string, env ...string) func(c *cluster) ([]command, error) {
+	return func(c *cluster) ([]command, error) {
+		return []command{fromEnvironment(args, env...)(c.endpoint())}, nil
+	}
 }
 
 // place is where clients are installed, and the program of nodes.
@@ -32,20 +59,26 @@ type place struct{ cache, stele string }
 type client struct {
 	name    string
 	install func(ctx context.Context, in place) (*programs, error)
-	nodes   []int // of the clusters
+	shapes  []shape
 }
 
 // cbtPackage is the last version in the module of the Go client: the later ones are not in the Go module proxy.
 const cbtPackage = "cloud.google.com/go/bigtable/cmd/cbt@v1.11.0"
 
-var both = []int{1, 3}
+var (
+	open    = []shape{{nodes: 1}, {nodes: 3}}
+	secured = append(slices.Clone(open), shape{nodes: 3, secure: true})
+)
 
 var clients = []client{
-	{"go", installGo, both},
+	{"go", installGo, open},
 	// In sessions, a call without a deadline waits for minutes after its endpoint was away: see docs/bigtable.md.
-	{"go-sessions", installSessions, []int{3}},
-	{"python", installPython("work.py"), both}, {"python-async", installPython("work_async.py"), both}, {"node", installNode, both}, {"java", installJava, both},
-	{"cbt", installCBT, both},
+	{"go-sessions", installSessions, open[1:]},
+	{"python", installPython("work.py"), open}, {"python-async", installPython("work_async.py"), open}, {"node", installNode, open}, {"java", installJava, open},
+	{"hbase", installHBase, secured},
+	// Beam has many connections, of which a user may have a part that depends on the memory.
+	{"beam", installBeam, append(slices.Clone(open), shape{nodes: 3, secure: true, https: true, memory: "2GiB"})},
+	{"cbt", installCBT, open},
 }
 
 func names() (all []string) {
@@ -81,18 +114,23 @@ func run(ctx context.Context, dir string, env []string, args ...string) error {
 	return nil
 }
 
-// copyTo writes the source of a program, or a file beside it.
-func copyTo(path, source string) error {
-	b, err := sources.ReadFile("programs/" + source)
+// source returns the source of a program, or a file beside it.
+func source(name string) []byte {
+	b, err := sources.ReadFile("programs/" + name)
 	if err != nil {
-		return err
+		panic("BUG: no such source: " + err.Error())
 	}
-	return write(path, b)
+	return b
 }
 
-// quickstart writes the quickstart program of a language, as the command line prints it.
-func (in place) quickstart(ctx context.Context, path, language string) error {
-	text, err := exec.CommandContext(ctx, in.stele, "bigtable", "quickstart", language).Output()
+// quickstart returns the quickstart program of a language, as the command line prints it.
+func (in place) quickstart(ctx context.Context, language string) ([]byte, error) {
+	return exec.CommandContext(ctx, in.stele, "bigtable", "quickstart", language).Output()
+}
+
+// writeQuickstart writes the quickstart program of a language.
+func (in place) writeQuickstart(ctx context.Context, path, language string) error {
+	text, err := in.quickstart(ctx, language)
 	if err != nil {
 		return err
 	}
@@ -107,11 +145,7 @@ func write(path string, b []byte) error {
 }
 
 // once makes a folder from a file that names the versions of what is in it, unless it was made from the same one.
-func once(dir, versions string, fill func() error) error {
-	want, err := sources.ReadFile("programs/" + versions)
-	if err != nil {
-		return err
-	}
+func once(dir, versions string, want []byte, fill func() error) error {
 	stamp := filepath.Join(dir, "installed")
 	if got, err := os.ReadFile(stamp); err == nil && bytes.Equal(got, want) {
 		return nil
@@ -127,31 +161,36 @@ func installGo(ctx context.Context, in place) (*programs, error) {
 	if err != nil {
 		return nil, err
 	}
-	main := filepath.Join(dir, "quickstart.go")
-	if err := in.quickstart(ctx, main, "go"); err != nil {
+	main, quickstart, work := filepath.Join(dir, "quickstart.go"), filepath.Join(dir, "quickstart"), filepath.Join(dir, "work")
+	if err := in.writeQuickstart(ctx, main, "go"); err != nil {
 		return nil, err
 	}
-	p := &programs{quickstart: []string{filepath.Join(dir, "quickstart")}, work: []string{filepath.Join(dir, "work")}}
-	return p, errors.Join(run(ctx, "", nil, "go", "build", "-o", p.quickstart[0], main), run(ctx, "", nil, "go", "build", "-o", p.work[0], "./test/bigtable/clients/workload"))
+	p := &programs{quickstart: fromEnvironment([]string{quickstart}), work: workFromEnvironment([]string{work})}
+	return p, errors.Join(run(ctx, "", nil, "go", "build", "-o", quickstart, main), run(ctx, "", nil, "go", "build", "-o", work, "./test/bigtable/clients/workload"))
 }
 
 // installSessions is installGo for a client that opens sessions.
 func installSessions(ctx context.Context, in place) (*programs, error) {
 	p, err := installGo(ctx, in)
 	if err == nil {
-		p.quickstart, p.env = nil, []string{"SESSIONS=1"}
+		goWork := p.work
+		p.quickstart, p.work = nil, func(c *cluster) ([]command, error) {
+			all, err := goWork(c)
+			all[0].env = append(all[0].env, "SESSIONS=1")
+			return all, err
+		}
 	}
 	return p, err
 }
 
-func installPython(source string) func(ctx context.Context, in place) (*programs, error) {
+func installPython(file string) func(ctx context.Context, in place) (*programs, error) {
 	return func(ctx context.Context, in place) (*programs, error) {
 		if err := need("python3", "python3 python3-venv"); err != nil {
 			return nil, err
 		}
 		dir := filepath.Join(in.cache, "python")
-		python, main, work := filepath.Join(dir, "bin", "python"), filepath.Join(dir, "quickstart.py"), filepath.Join(dir, source)
-		if err := once(dir, "requirements.txt", func() error {
+		python, main, work := filepath.Join(dir, "bin", "python"), filepath.Join(dir, "quickstart.py"), filepath.Join(dir, file)
+		if err := once(dir, "requirements.txt", source("requirements.txt"), func() error {
 			if err := run(ctx, "", nil, "python3", "-m", "venv", dir); err != nil {
 				return err
 			}
@@ -159,7 +198,8 @@ func installPython(source string) func(ctx context.Context, in place) (*programs
 		}); err != nil {
 			return nil, err
 		}
-		return &programs{quickstart: []string{python, "-W", "ignore", main}, work: []string{python, "-W", "ignore", work}}, errors.Join(in.quickstart(ctx, main, "python"), copyTo(work, source))
+		p := &programs{quickstart: fromEnvironment([]string{python, "-W", "ignore", main}), work: workFromEnvironment([]string{python, "-W", "ignore", work})}
+		return p, errors.Join(in.writeQuickstart(ctx, main, "python"), write(work, source(file)))
 	}
 }
 
@@ -169,35 +209,13 @@ func installNode(ctx context.Context, in place) (*programs, error) {
 	}
 	dir := filepath.Join(in.cache, "node")
 	main, work := filepath.Join(dir, "quickstart.js"), filepath.Join(dir, "work.js")
-	if err := once(dir, "package.json", func() error {
+	if err := once(dir, "package.json", source("package.json"), func() error {
 		return run(ctx, dir, nil, "npm", "install", "--no-audit", "--no-fund", "--loglevel=error")
 	}); err != nil {
 		return nil, err
 	}
-	return &programs{quickstart: []string{"node", "--no-warnings", main}, work: []string{"node", "--no-warnings", work}}, errors.Join(in.quickstart(ctx, main, "node"), copyTo(work, "work.js"))
-}
-
-func installJava(ctx context.Context, in place) (*programs, error) {
-	if err := errors.Join(need("javac", "default-jdk"), need("mvn", "maven")); err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(in.cache, "java")
-	if err := once(dir, "pom.xml", func() error {
-		return run(ctx, dir, nil, "mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath")
-	}); err != nil {
-		return nil, err
-	}
-	classpath, err := os.ReadFile(filepath.Join(dir, "classpath"))
-	if err != nil {
-		return nil, err
-	}
-	main, work, classes := filepath.Join(dir, "Quickstart.java"), filepath.Join(dir, "Work.java"), filepath.Join(dir, "classes")
-	if err := errors.Join(in.quickstart(ctx, main, "java"), copyTo(work, "Work.java")); err != nil {
-		return nil, err
-	}
-	path := strings.TrimSpace(string(classpath)) + string(os.PathListSeparator) + classes
-	err = run(ctx, "", nil, "javac", "-cp", path, "-d", classes, main, work)
-	return &programs{quickstart: []string{"java", "-cp", path, "Quickstart"}, work: []string{"java", "-cp", path, "Work"}}, err
+	p := &programs{quickstart: fromEnvironment([]string{"node", "--no-warnings", main}), work: workFromEnvironment([]string{"node", "--no-warnings", work})}
+	return p, errors.Join(in.writeQuickstart(ctx, main, "node"), write(work, source("work.js")))
 }
 
 func installCBT(ctx context.Context, in place) (*programs, error) {
@@ -214,5 +232,5 @@ func installCBT(ctx context.Context, in place) (*programs, error) {
 			return nil, err
 		}
 	}
-	return &programs{work: []string{"bash", work}, env: []string{"CBT=" + cbt}}, copyTo(work, "work-cbt.sh")
+	return &programs{work: workFromEnvironment([]string{"bash", work}, "CBT="+cbt)}, write(work, source("work-cbt.sh"))
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"time"
@@ -52,9 +51,9 @@ func runClient(ctx context.Context, stele, cache, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, nodes := range c.nodes {
-		if err := runOn(ctx, stele, name, p, nodes); err != nil {
-			return fmt.Errorf("with %d nodes: %w", nodes, err)
+	for _, s := range c.shapes {
+		if err := runOn(ctx, stele, name, p, s); err != nil {
+			return fmt.Errorf("with %v: %w", s, err)
 		}
 	}
 	return nil
@@ -62,7 +61,7 @@ func runClient(ctx context.Context, stele, cache, name string) error {
 
 // runOn runs the programs of a client against a new cluster. The node that is killed is the only one or, of three, one that is not the
 // client's.
-func runOn(ctx context.Context, stele, name string, p *programs, nodes int) error {
+func runOn(ctx context.Context, stele, name string, p *programs, s shape) error {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "stele-bigtable-clients-")
@@ -70,42 +69,49 @@ func runOn(ctx context.Context, stele, name string, p *programs, nodes int) erro
 		return err
 	}
 	defer os.RemoveAll(dir)
-	c, err := startCluster(ctx, stele, dir, nodes)
+	c, err := startCluster(ctx, stele, dir, s)
 	if err != nil {
 		return err
 	}
 	defer c.stop()
-	for range 2 {
-		if err := quickstart(ctx, p, c.endpoint()); err != nil {
-			return err
+	if p.quickstart != nil && !s.secure {
+		for range 2 {
+			if err := quickstart(ctx, p.quickstart(c.endpoint())); err != nil {
+				return err
+			}
 		}
 	}
-	rows, err := work(ctx, p, c)
+	commands, err := p.work(c)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("ok   %s, %d nodes, one killed and restarted: %s, no failed operation\n", name, nodes, rows)
+	for i, work := range commands {
+		rows, err := workOn(ctx, c, work, fmt.Sprint("work", i))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("ok   %s, %v%s, one killed and restarted: %s, no failed operation\n", name, s, work.how, rows)
+	}
 	return nil
 }
 
-// quickstart runs the quickstart program of a language, if it has one.
-func quickstart(ctx context.Context, p *programs, endpoint string) error {
-	if p.quickstart == nil {
-		return nil
-	}
-	out, err := p.command(ctx, endpoint, p.quickstart).Output()
+// quickstart runs a quickstart program.
+func quickstart(ctx context.Context, c command) error {
+	out, err := c.cmd(ctx).Output()
 	if err != nil {
 		return fmt.Errorf("quickstart: %w, after %q", err, out)
 	}
+	out = bytes.ReplaceAll(out, []byte("\x1b[0m"), nil) // of Maven
 	if want := "row0: hello\nrow1: bonjour\nrow2: hallo\n"; string(out) != want {
 		return fmt.Errorf("quickstart: output %q, want %q", out, want)
 	}
 	return nil
 }
 
-// work runs the work program, and kills and restarts a node meanwhile. It returns the program's last line.
-func work(ctx context.Context, p *programs, c *cluster) (rows string, err error) {
-	cmd := p.command(ctx, c.endpoint(), append(p.work, "work", fmt.Sprint(workSeconds)))
+// workOn runs a work program, and kills and restarts a node meanwhile. It returns the program's last line.
+func workOn(ctx context.Context, c *cluster, work command, table string) (rows string, err error) {
+	work.args = append(work.args, table, fmt.Sprint(workSeconds))
+	cmd := work.cmd(ctx)
 	var messages bytes.Buffer
 	cmd.Stderr = &messages
 	out, err := cmd.StdoutPipe()
@@ -128,11 +134,4 @@ func work(ctx context.Context, p *programs, c *cluster) (rows string, err error)
 		return "", fmt.Errorf("work ended with %q", rows)
 	}
 	return rows, fault
-}
-
-// command returns a command of the client, connected to an endpoint.
-func (p *programs) command(ctx context.Context, endpoint string, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(append(os.Environ(), p.env...), "BIGTABLE_EMULATOR_HOST="+endpoint)
-	return cmd
 }
