@@ -525,3 +525,41 @@ func TestReplicationCreatedAgain(t *testing.T) {
 	r.add()
 	r.equal("the second source")
 }
+
+// TestReplicationRemoved (RE2): tables of a removed replication accept no changes of another source under its name, also one that was renamed, and one that was dropped
+// while the replication was removed.
+func TestReplicationRemoved(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	families := []table.FamilySpec{good(table.ParseFamilySpec("f"))}
+	good(r.from.c.Tables().Create(r.ctx, "u", families...))
+	good(r.from.c.Tables().Alter(r.ctx, "u", table.Change{Op: table.ChangeStream, Retention: time.Hour}))
+	spec := &client.ReplicationSpec{Name: "east", Addrs: r.from.addrs, Tables: []string{"t", "u"}}
+	if err := r.to.c.Replications().Create(r.ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	r.equal("the first source")
+	good(r.to.c.Tables().Rename(r.ctx, "u", "v"))
+	if err := r.to.c.Tables().Drop(r.ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.to.c.Replications().Remove(r.ctx, "east"); err != nil {
+		t.Fatal(err)
+	}
+	good(r.to.c.Tables().Undrop(r.ctx, client.DroppedRef{Name: "t"}, ""))
+	for _, name := range []string{"t", "v"} {
+		if s := good(r.to.c.Tables().Describe(r.ctx, name)).Schema; s.Follows != table.RemovedReplication("east") {
+			t.Errorf("table %s follows %q", name, s.Follows)
+		}
+	}
+	other := newBackupCluster(t, 1)
+	spec.Addrs = other.addrs
+	for _, name := range []string{"t", "v"} {
+		good(other.c.Tables().Create(r.ctx, name, families...))
+		good(other.c.Tables().Alter(r.ctx, name, table.Change{Op: table.ChangeStream, Retention: time.Hour}))
+		spec.Tables = []string{name}
+		if err := r.to.c.Replications().Create(r.ctx, spec); !errors.Is(err, client.ErrTableExists) {
+			t.Errorf("a replication of table %s of another source: %v", name, err)
+		}
+	}
+}

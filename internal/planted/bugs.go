@@ -243,7 +243,7 @@ const (
 	CacheForEver Bug = "cache-for-ever"
 )
 
-// Bugs of nodes: rights, quotas and membership.
+// Bugs of nodes: rights, quotas, replications and membership.
 const (
 	// RightsForEver: a node uses a connection's last view of a table's rights even if rights have
 	// changed. Breaks: a revoked right is not in force any more.
@@ -254,6 +254,9 @@ const (
 	// KeptTableDiscarded: servers treat a table that was dropped and is kept as one that was dropped for good. Breaks: an undropped
 	// table has all its rows.
 	KeptTableDiscarded Bug = "kept-table-discarded"
+	// PositionBeforeData: the worker of a replication saves the position after a page of changes before it makes them. Breaks: each
+	// change of the source is made in the follower.
+	PositionBeforeData Bug = "position-before-data"
 	// QuotaNotDivided: each server gets the whole rate of a quota. Breaks: the cluster executes no more
 	// than the quota permits.
 	QuotaNotDivided Bug = "quota-not-divided"
@@ -280,5 +283,5 @@ var all = []Bug{
 
 	ScanRepeats, ScanNextAgain, IncrementAgain, CacheForEver,
 
-	RightsForEver, TokenForEver, KeptTableDiscarded, QuotaNotDivided, RemovedReadmitted,
+	RightsForEver, TokenForEver, KeptTableDiscarded, PositionBeforeData, QuotaNotDivided, RemovedReadmitted,
 }

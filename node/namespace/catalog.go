@@ -123,6 +123,11 @@ func ReadTable(ctx context.Context, from files, name string) (*table.Schema, *Sp
 	if table.IsDropped(name) {
 		return nil, nil, 0, NoSuchTable(name)
 	}
+	return readFile(ctx, from, name)
+}
+
+// readFile is ReadTable for the name of a file, which may be that of a dropped table.
+func readFile(ctx context.Context, from files, name string) (*table.Schema, *SplitPoints, uint64, error) {
 	f, err := from.Get(ctx, TablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
 		return nil, nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
@@ -140,6 +145,30 @@ func ReadTable(ctx context.Context, from files, name string) (*table.Schema, *Sp
 		return nil, nil, 0, fmt.Errorf("first tablets of table %q: %w", name, err)
 	}
 	return s, c, f.Generation, nil
+}
+
+// AlterEach changes the schemas of all tables, and those of dropped ones that are kept, within a change of the master. edit returns nil for a schema that
+// stays. After an error some are changed.
+func (c *Catalog) AlterEach(ctx context.Context, edit func(*table.Schema) *table.Schema) error {
+	names, err := c.List(ctx, TablesDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		old, cut, gen, err := readFile(ctx, c.Meta, name)
+		if errors.Is(err, api.ErrNoTable) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if s := edit(old); s != nil {
+			if _, err := c.Set(ctx, TablePath(name), encodeTable(s, cut), gen); err != nil {
+				return fmt.Errorf("schema of table %q: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // SaveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not

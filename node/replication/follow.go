@@ -106,8 +106,7 @@ func (f *follower) changesFrom(ctx context.Context) error {
 		f.following.Store(true)
 		f.failure.Store(nil)
 		if age := time.Since(f.st.saved); age >= saveIdle || dirty && age >= saveEvery {
-			f.st.token, f.st.saved = p.stream.Token(), time.Now()
-			if err := f.save(ctx); err != nil {
+			if err := p.savePosition(ctx); err != nil {
 				return err
 			}
 			dirty = false

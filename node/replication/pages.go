@@ -3,8 +3,10 @@ package replication
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/planted"
 )
 
 // pages reads the change stream of a source, and makes its changes. Small pages are waited for, by all tables of the replication at once. If there
@@ -87,7 +89,18 @@ func (p *pages) make(ctx context.Context, got []client.Change) error {
 	if err := p.syncFamilies(ctx, p.stream.Families()); err != nil {
 		return err
 	}
+	if planted.On(planted.PositionBeforeData) {
+		if err := p.savePosition(ctx); err != nil {
+			return err
+		}
+	}
 	return p.makeChecked(ctx, got)
+}
+
+// savePosition saves the position after the changes that were returned, all of which are made (RE4).
+func (p *pages) savePosition(ctx context.Context) error {
+	p.st.token, p.st.saved = p.stream.Token(), time.Now()
+	return p.save(ctx)
 }
 
 func (f *follower) makeChecked(ctx context.Context, got []client.Change) error {

@@ -209,34 +209,26 @@ func (s *Service) pause(ctx context.Context, name string, paused bool) error {
 	return err
 }
 
-// remove removes a replication, and the progress of its tables, within a change.
+// remove removes a replication, and the progress of its tables, within a change. Tables that follow it accept no changes from then on, also those that were
+// renamed, and those that were dropped and may be restored.
 func (s *Service) remove(ctx context.Context, name string) error {
 	r, gen, err := s.read(ctx, name)
 	if err != nil {
 		return err
 	}
-	for _, t := range r.tables {
-		if err := s.orphan(ctx, name, t); err != nil {
-			return err
+	if err := s.Catalog.AlterEach(ctx, func(t *table.Schema) *table.Schema {
+		if t.Follows != name {
+			return nil
 		}
+		return t.Orphan()
+	}); err != nil {
+		return err
 	}
 	if err := s.Catalog.Remove(ctx, recordPath(name), gen); err != nil {
 		return err
 	}
 	s.Log.Info("replication removed", "replication", name)
 	return s.forget(ctx, name, r.tables...)
-}
-
-// orphan makes a table one whose replication was removed, unless it follows another one, or none, or was dropped.
-func (s *Service) orphan(ctx context.Context, replication, name string) error {
-	have, _, err := s.Catalog.Schema(ctx, name)
-	if errors.Is(err, api.ErrNoTable) || err == nil && have.Follows != replication {
-		return nil
-	}
-	if err == nil {
-		_, err = tables.AlterNow(ctx, s.Tables, name, func(old *table.Schema) (*table.Schema, error) { return old.Orphan(), nil })
-	}
-	return err
 }
 
 // forget removes the progress of tables.
