@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/text"
 )
 
@@ -20,48 +21,13 @@ const (
 
 var heatPeriods = []string{"1h", "4h", "12h", "48h", "168h", "336h"}
 
-// measure is a quantity that the map shows.
-type measure struct {
-	Name string
-	Unit string // of the values, for the script: count, bytes or micros
-	What string // a value is so many of these
-	of   func(h *api.RangeHeat) int64
-	all  func(k *client.KeyHeat) []int64
-}
-
-// heatMeasures are the quantities of the map; the first one is the default.
-var heatMeasures = []measure{
-	{"reads and writes", "count", "reads and writes", func(h *api.RangeHeat) int64 { return h.Reads + h.Writes }, func(k *client.KeyHeat) []int64 {
-		return cells(k.Reads, k.Writes, func(a, b int64) int64 { return a + b })
-	}},
-	{"reads", "count", "reads", func(h *api.RangeHeat) int64 { return h.Reads }, func(k *client.KeyHeat) []int64 { return k.Reads }},
-	{"writes", "count", "writes", func(h *api.RangeHeat) int64 { return h.Writes }, func(k *client.KeyHeat) []int64 { return k.Writes }},
-	{"bytes read", "bytes", "read", func(h *api.RangeHeat) int64 { return h.ReadBytes }, func(k *client.KeyHeat) []int64 { return k.ReadBytes }},
-	{"bytes written", "bytes", "written", func(h *api.RangeHeat) int64 { return h.WriteBytes }, func(k *client.KeyHeat) []int64 { return k.WriteBytes }},
-	{"time of a read", "micros", "a read", func(h *api.RangeHeat) int64 { return api.MeanMicros(h.ReadMicros, h.Reads) }, func(k *client.KeyHeat) []int64 {
-		return cells(k.ReadMicros, k.Reads, api.MeanMicros)
-	}},
-	{"time of a write", "micros", "a write", func(h *api.RangeHeat) int64 { return api.MeanMicros(h.WriteMicros, h.Writes) }, func(k *client.KeyHeat) []int64 {
-		return cells(k.WriteMicros, k.Writes, api.MeanMicros)
-	}},
-}
-
-// cells returns what f makes of the values of each cell.
-func cells(a, b []int64, f func(a, b int64) int64) []int64 {
-	all := make([]int64, len(a))
-	for i := range all {
-		all[i] = f(a[i], b[i])
-	}
-	return all
-}
-
 // keysView is what the page of a table's keys shows.
 type keysView struct {
 	Table    string
 	Form     keysForm
-	Show     *measure
+	Show     *health.HeatMeasure
 	Periods  []string
-	Measures []measure
+	Measures []health.HeatMeasure
 	Series   string // JSON for the script that draws the map: see heatSeries
 	Hottest  []hotRange
 	Hot      []api.HotRow
@@ -97,8 +63,8 @@ type heatEvent struct {
 
 // keysPage shows which keys of a table are read and written.
 func keysPage(ctx context.Context, q *query) (*content, error) {
-	x := &keysView{Table: q.r.PathValue("table"), Form: keysFormOf(q.r.URL.Query()), Periods: heatPeriods, Measures: heatMeasures}
-	x.Show = &heatMeasures[max(0, slices.IndexFunc(heatMeasures, func(m measure) bool { return m.Name == x.Form.Show }))]
+	x := &keysView{Table: q.r.PathValue("table"), Form: keysFormOf(q.r.URL.Query()), Periods: heatPeriods, Measures: health.HeatMeasures}
+	x.Show = &x.Measures[max(0, slices.IndexFunc(x.Measures, func(m health.HeatMeasure) bool { return m.Name == x.Form.Show }))]
 	req, err := x.Form.request(time.Now())
 	if err != nil {
 		return nil, &pageError{http.StatusBadRequest, err.Error()}
@@ -113,7 +79,7 @@ func keysPage(ctx context.Context, q *query) (*content, error) {
 }
 
 func (x *keysView) add(k *client.KeyHeat) {
-	for _, h := range k.Ranges(heatNames, x.Show.of) {
+	for _, h := range k.Ranges(heatNames, x.Show.Of) {
 		r := hotRange{RangeHeat: h}
 		common := commonPrefix(h.Start, h.End)
 		if r.Common = text.Bytes(common); len(common) > 0 && r.Common != x.Form.Prefix {
@@ -122,8 +88,9 @@ func (x *keysView) add(k *client.KeyHeat) {
 		x.Hottest = append(x.Hottest, r)
 	}
 	x.Hot, x.Large, x.Silent = k.Hot[:min(len(k.Hot), heatNames)], k.Large[:min(len(k.Large), heatNames)], k.Silent
+	values, _ := x.Show.Cells(k, k.Columns)
 	s := heatSeries{
-		Start: k.StartMS, Interval: k.IntervalMS, Columns: k.Columns, Values: x.Show.all(k), What: x.Show.What, Unit: x.Show.Unit, Events: []heatEvent{},
+		Start: k.StartMS, Interval: k.IntervalMS, Columns: k.Columns, Values: values, What: x.Show.What, Unit: x.Show.Unit, Events: []heatEvent{},
 	}
 	for i := range k.Ends {
 		s.Starts, s.Ends = append(s.Starts, text.Bytes(k.Starts[i])), append(s.Ends, text.Bytes(k.Ends[i]))

@@ -230,19 +230,22 @@ type RangeHeat struct {
 	ReadMicros, WriteMicros              int64
 }
 
-// Ranges returns the sums of the ranges without idle ones, those for which first is greater first.
-func (k *KeyHeat) Ranges(most int, first func(*RangeHeat) int64) []RangeHeat {
-	var all []RangeHeat
-	sum := func(s []int64, r int) (n int64) {
-		for _, v := range s[r*k.Columns : (r+1)*k.Columns] {
+// Sum returns the sum of range r over the intervals from one up to another, which is not part of it.
+func (k *KeyHeat) Sum(r, from, to int) RangeHeat {
+	sum := func(s []int64) (n int64) {
+		for _, v := range s[r*k.Columns+from : r*k.Columns+to] {
 			n += v
 		}
 		return n
 	}
+	return RangeHeat{k.Starts[r], k.Ends[r], sum(k.Reads), sum(k.Writes), sum(k.ReadBytes), sum(k.WriteBytes), sum(k.ReadMicros), sum(k.WriteMicros)}
+}
+
+// Ranges returns the sums of the ranges without idle ones, those for which first is greater first.
+func (k *KeyHeat) Ranges(most int, first func(*RangeHeat) int64) []RangeHeat {
+	var all []RangeHeat
 	for r := range k.Ends {
-		h := RangeHeat{
-			k.Starts[r], k.Ends[r], sum(k.Reads, r), sum(k.Writes, r), sum(k.ReadBytes, r), sum(k.WriteBytes, r), sum(k.ReadMicros, r), sum(k.WriteMicros, r),
-		}
+		h := k.Sum(r, 0, k.Columns)
 		if h.Reads+h.Writes > 0 {
 			all = append(all, h)
 		}

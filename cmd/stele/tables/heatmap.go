@@ -12,6 +12,8 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 )
 
 const (
@@ -33,18 +35,13 @@ func level(n, most int64) float64 {
 	return math.Log1p(float64(n)) / math.Log1p(float64(most))
 }
 
-// printMap prints a map of the operations: ranges of rows down, time across.
-func printMap(a *cli.App, k *client.KeyHeat) {
+// printMap prints a map of a quantity: ranges of rows down, time across.
+func printMap(a *cli.App, k *client.KeyHeat, show *health.HeatMeasure) {
 	if len(k.Ends) == 0 {
 		return
 	}
 	width := min(k.Columns, mapWidth)
-	cells, most := make([]int64, width*len(k.Ends)), int64(0)
-	for i := range k.Reads {
-		at := i/k.Columns*width + i%k.Columns*width/k.Columns
-		cells[at] += k.Reads[i] + k.Writes[i]
-		most = max(most, cells[at])
-	}
+	cells, most := show.Cells(k, width)
 	for r := range k.Ends {
 		var line strings.Builder
 		for _, n := range cells[r*width : (r+1)*width] {
@@ -56,7 +53,19 @@ func printMap(a *cli.App, k *client.KeyHeat) {
 	end := start.Add(time.Duration(k.IntervalMS) * time.Millisecond * time.Duration(k.Columns))
 	const layout = "01-02 15:04"
 	fmt.Fprintf(a.Out, "%-*s  %-*s%s\n", labelWidth, "", max(width-len(layout), len(layout)+1), start.Format(layout), end.Format(layout))
-	fmt.Fprintf(a.Out, "rows end at the key on the left; █ is up to %d operations\n\n", most)
+	fmt.Fprintf(a.Out, "rows end at the key on the left; █ is up to %s\n\n", quantity(most, show))
+}
+
+// quantity returns a value of a map as text.
+func quantity(n int64, show *health.HeatMeasure) string {
+	v := fmt.Sprint(n)
+	switch show.Unit {
+	case "bytes":
+		v = cli.FormatSize(n)
+	case "micros":
+		v = text.Millis(float64(n) / 1000)
+	}
+	return v + " " + show.What
 }
 
 // palette has the colours of an image from idle to hot, as in the console.
@@ -72,20 +81,17 @@ func shade(l float64) color.RGBA {
 	return color.RGBA{mix(from.R, to.R), mix(from.G, to.G), mix(from.B, to.B), 255}
 }
 
-// drawHeat writes the map as a PNG image: ranges of rows down, time across.
-func drawHeat(w io.Writer, k *client.KeyHeat) error {
+// drawHeat writes the map of a quantity as a PNG image: ranges of rows down, time across.
+func drawHeat(w io.Writer, k *client.KeyHeat, show *health.HeatMeasure) error {
 	rows := max(len(k.Ends), 1)
 	sx, sy := (pngWidth+k.Columns-1)/max(k.Columns, 1), (pngHeight+rows-1)/rows
 	img := image.NewRGBA(image.Rect(0, 0, max(k.Columns, 1)*sx, rows*sy))
-	most := int64(0)
-	for i := range k.Reads {
-		most = max(most, k.Reads[i]+k.Writes[i])
-	}
+	cells, most := show.Cells(k, k.Columns)
 	for y := range rows * sy {
 		for x := range k.Columns * sx {
 			n := int64(0)
-			if at := y/sy*k.Columns + x/sx; at < len(k.Reads) {
-				n = k.Reads[at] + k.Writes[at]
+			if at := y/sy*k.Columns + x/sx; at < len(cells) {
+				n = cells[at]
 			}
 			img.SetRGBA(x, y, shade(level(n, most)))
 		}

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/cli/clitest"
+	"github.com/steledb/stele/internal/health"
 )
 
 // hostileHeat returns the heat of rows with control characters, over three minutes.
@@ -26,8 +28,8 @@ func hostileHeat() *client.KeyHeat {
 // TestMap: a map has a line for each range, with darker blocks for more operations, and no row key controls the terminal.
 func TestMap(t *testing.T) {
 	a, out, _ := clitest.New()
-	printMap(a, hostileHeat())
-	if err := printKeys(a, hostileHeat()); err != nil {
+	printMap(a, hostileHeat(), &health.HeatMeasures[0])
+	if err := printKeys(a, hostileHeat(), &health.HeatMeasures[0]); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Out.Flush(); err != nil {
@@ -42,6 +44,53 @@ func TestMap(t *testing.T) {
 	}
 }
 
+// TestMapMeasures: a map has the quantity that is selected, with its unit, the mean of neighbours that share a cell, and ranges in its order.
+func TestMapMeasures(t *testing.T) {
+	k := &client.KeyHeat{
+		Table: "t", IntervalMS: 60_000, Columns: 2 * mapWidth, Starts: [][]byte{nil, []byte("m")}, Ends: [][]byte{[]byte("m"), nil},
+		Reads: make([]int64, 4*mapWidth), Writes: make([]int64, 4*mapWidth), ReadBytes: make([]int64, 4*mapWidth), WriteBytes: make([]int64, 4*mapWidth),
+		ReadMicros: make([]int64, 4*mapWidth), WriteMicros: make([]int64, 4*mapWidth),
+	}
+	k.Reads[0], k.ReadMicros[0], k.Reads[1], k.ReadMicros[1] = 1, 9000, 3, 3000 // a mean of 3 ms
+	k.Writes[2*mapWidth], k.WriteBytes[2*mapWidth] = 2, 4096
+	for i, want := range []string{"4 reads and writes", "4 reads", "2 writes", "0 B read", "4 KiB written", "3 ms a read", "0 ms a write"} {
+		a, out, _ := clitest.New()
+		printMap(a, k, &health.HeatMeasures[i])
+		if err := a.Out.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "█ is up to "+want+"\n") {
+			t.Errorf("%s: %s", want, out)
+		}
+	}
+	for i, first := range map[int]string{1: "m", 4: ""} {
+		if got := k.Ranges(namesMost, health.HeatMeasures[i].Of); string(got[0].End) != first {
+			t.Errorf("%s: first the range up to %q", health.HeatMeasures[i].Name, got[0].End)
+		}
+	}
+}
+
+// TestKeysRequest: the flags select rows and a time as the fields of the console do.
+func TestKeysRequest(t *testing.T) {
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	f := keysFlags{from: `a\x00`, to: "b", since: 30 * time.Minute, until: "2h ago"}
+	r, err := f.request("t", now)
+	if err != nil || string(r.Start) != "a\x00" || string(r.End) != "b" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if end, start := time.UnixMilli(r.UntilMS), time.UnixMilli(r.UntilMS).Add(-r.Since); now.Sub(end) != 2*time.Hour+time.Millisecond || now.Sub(start) != 150*time.Minute {
+		t.Errorf("from %v to %v", start, end)
+	}
+	for _, f := range []keysFlags{
+		{since: time.Hour, from: "b", to: "a"}, {since: time.Hour, from: "a", to: "a"}, {since: time.Hour, to: `\x`}, {since: time.Hour, until: "15d"},
+		{since: time.Hour, until: "2026-11-28T13:00:00Z"}, {since: time.Hour, until: "noon"}, {since: time.Second},
+	} {
+		if r, err := f.request("t", now); err == nil {
+			t.Errorf("%+v: %+v", f, r)
+		}
+	}
+}
+
 func TestKeysJSON(t *testing.T) {
 	clitest.Golden(t, "keys", func(a *cli.App) error { return a.PrintJSON(keysOf(hostileHeat())) })
 }
@@ -49,7 +98,7 @@ func TestKeysJSON(t *testing.T) {
 // TestImage: an image has a brighter cell for more operations.
 func TestImage(t *testing.T) {
 	var b bytes.Buffer
-	if err := drawHeat(&b, hostileHeat()); err != nil {
+	if err := drawHeat(&b, hostileHeat(), &health.HeatMeasures[0]); err != nil {
 		t.Fatal(err)
 	}
 	img, err := png.Decode(&b)
@@ -65,7 +114,7 @@ func TestImage(t *testing.T) {
 	if size.X < pngWidth || size.Y < pngHeight || !slices.IsSorted(got) || got[0] == got[1] || got[1] == got[2] {
 		t.Errorf("%v: %v", size, got)
 	}
-	if err := drawHeat(&b, &client.KeyHeat{}); err != nil {
+	if err := drawHeat(&b, &client.KeyHeat{}, &health.HeatMeasures[0]); err != nil {
 		t.Errorf("of nothing: %v", err)
 	}
 }

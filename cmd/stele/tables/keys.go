@@ -1,9 +1,11 @@
 package tables
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/health"
 	"github.com/steledb/stele/internal/text"
 )
 
@@ -19,7 +22,7 @@ const keysLong = `Show which row keys of a table are read and written most: the 
 rows, large rows, and changes of its tablets. With --heat a map shows operations by
 ranges of rows (down) and time (across); --png writes it as an image. Nodes keep two
 weeks: by minutes for periods of up to 4 hours, by quarters of an hour up to 2 days, by
-hours beyond.
+hours beyond. --show selects the quantity of the map, by which ranges are in order.
 
 It requires the right to read the table, and names the users of hot rows to those with
 the right to read on the cluster. Counts are exact by tablet; within a tablet they are
@@ -29,17 +32,21 @@ row is read, or its mutation is durable. The rows of a scan share its time.`
 
 const keysExample = `  stele keys webtable
   stele keys webtable --heat --since 4h
-  stele keys webtable --prefix com.cnn. --png heat.png`
+  stele keys webtable --prefix com.cnn. --png heat.png
+  stele keys webtable --heat --show write-time --since 30m --until "2h ago"
+  stele keys webtable --above com.cnn --up-to com.e`
 
 // keysFlags are the flags of stele keys.
 type keysFlags struct {
-	heat        bool
-	prefix, png string
-	since       time.Duration
+	heat             bool
+	png              string
+	prefix, from, to string // of rows
+	since            time.Duration
+	until, show      string
 }
 
 func keysCommand(a *cli.App) *cobra.Command {
-	f := keysFlags{since: time.Hour}
+	f := keysFlags{since: time.Hour, show: health.HeatMeasures[0].Word}
 	cmd := &cobra.Command{
 		Use:               "keys TABLE",
 		Short:             "Show which row keys of a table are read and written",
@@ -49,33 +56,38 @@ func keysCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteTable,
 		RunE:              func(cmd *cobra.Command, args []string) error { return showKeys(a, cmd, args[0], &f) },
 	}
-	cmd.Flags().BoolVar(&f.heat, "heat", false, "show a map of operations by rows and time")
+	cmd.Flags().BoolVar(&f.heat, "heat", false, "show a map by rows and time")
 	cmd.Flags().StringVar(&f.prefix, "prefix", "", `only rows that begin with this ("\x00" escapes as in the output)`)
-	cmd.Flags().Var((*cli.DurationFlag)(&f.since), "since", "length of the period up to now, at most 14d")
+	cmd.Flags().StringVar(&f.from, "above", "", "only rows after this `row`, in the form of --prefix")
+	cmd.Flags().StringVar(&f.to, "up-to", "", "only rows up to this `row`, which is one of them")
+	cmd.Flags().Var((*cli.DurationFlag)(&f.since), "since", "length of the period, at most 14d")
+	cmd.Flags().StringVar(&f.until, "until", "", "end of the period: a `time` in RFC 3339, microseconds, or an age such as 2h (default now)")
+	cmd.Flags().StringVar(&f.show, "show", f.show, "`quantity`: "+health.HeatWords())
 	cmd.Flags().StringVar(&f.png, "png", "", "write the map as an image to this file")
 	return cmd
 }
 
 func showKeys(a *cli.App, cmd *cobra.Command, name string, f *keysFlags) error {
-	prefix, err := cli.Unescape(f.prefix)
+	at := slices.IndexFunc(health.HeatMeasures, func(m health.HeatMeasure) bool { return m.Word == f.show })
+	if at < 0 {
+		return cli.Usagef("", "--show is %q, want %s", f.show, health.HeatWords())
+	}
+	show := &health.HeatMeasures[at]
+	req, err := f.request(name, time.Now())
 	if err != nil {
 		return err
 	}
-	if f.since < time.Minute || f.since > api.KeyHeatSinceMax {
-		return cli.Usagef("nodes keep two weeks", "--since is %v, want 1m to 14d", f.since)
-	}
-	req := client.KeyHeatRequest{Table: name, Since: f.since, Prefix: []byte(prefix)}
 	if f.heat && f.png == "" && !a.JSON {
 		req.Rows = mapLines
 	}
 	k, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.KeyHeat, error) {
-		return c.Tables().KeyHeat(ctx, &req)
+		return c.Tables().KeyHeat(ctx, req)
 	})
 	if err != nil {
 		return err
 	}
 	if f.png != "" {
-		if err := writeHeatPNG(f.png, k); err != nil {
+		if err := writeHeatPNG(f.png, k, show); err != nil {
 			return err
 		}
 		a.Notef("map written to %s: %d ranges, %d intervals", cli.EscapeText(f.png), len(k.Ends), k.Columns)
@@ -84,18 +96,52 @@ func showKeys(a *cli.App, cmd *cobra.Command, name string, f *keysFlags) error {
 		return a.PrintJSON(keysOf(k))
 	}
 	if f.heat && f.png == "" {
-		printMap(a, k)
+		printMap(a, k, show)
 	}
-	return printKeys(a, k)
+	return printKeys(a, k, show)
+}
+
+// request returns the request for the part of the map that the flags select.
+func (f *keysFlags) request(name string, now time.Time) (*client.KeyHeatRequest, error) {
+	r := &client.KeyHeatRequest{Table: name, Since: f.since}
+	for _, row := range []struct {
+		text string
+		to   *[]byte
+	}{{f.prefix, &r.Prefix}, {f.from, &r.Start}, {f.to, &r.End}} {
+		key, err := cli.Unescape(row.text)
+		if err != nil {
+			return nil, err
+		}
+		*row.to = []byte(key)
+	}
+	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) >= 0 {
+		return nil, cli.Usagef("", "no row is above %s and up to %s", cli.EscapeText(f.from), cli.EscapeText(f.to))
+	}
+	if f.since < time.Minute || f.since > api.KeyHeatSinceMax {
+		return nil, cli.Usagef("nodes keep two weeks", "--since is %v, want 1m to 14d", f.since)
+	}
+	if f.until == "" {
+		return r, nil
+	}
+	until, err := cli.ParseMoment(f.until, now)
+	if err != nil {
+		return nil, err
+	}
+	if until.After(now) || until.Before(now.Add(-api.KeyHeatSinceMax)) {
+		return nil, cli.Usagef("nodes keep two weeks", "--until is %s, want a time in the last two weeks", until.UTC().Format(time.RFC3339))
+	}
+	last := until.Add(-time.Millisecond) // of the last interval
+	r.UntilMS, r.Since = last.UnixMilli(), f.since-time.Millisecond
+	return r, nil
 }
 
 // writeHeatPNG writes the map to a new file, or replaces it.
-func writeHeatPNG(name string, k *client.KeyHeat) error {
+func writeHeatPNG(name string, k *client.KeyHeat, show *health.HeatMeasure) error {
 	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	if err := drawHeat(file, k); err != nil {
+	if err := drawHeat(file, k, show); err != nil {
 		_ = file.Close()
 		return err
 	}
@@ -105,10 +151,10 @@ func writeHeatPNG(name string, k *client.KeyHeat) error {
 // namesMost is the number of entries of each list that is printed.
 const namesMost = 10
 
-// rangesOf returns the hottest ranges as a grid.
-func rangesOf(k *client.KeyHeat) *cli.Grid {
+// rangesOf returns the ranges with most of a quantity as a grid.
+func rangesOf(k *client.KeyHeat, show *health.HeatMeasure) *cli.Grid {
 	g := cli.NewGrid("ABOVE", "UP TO", "READS", "WRITES", "READ BYTES", "WRITTEN BYTES", "READ TIME", "WRITE TIME")
-	for _, h := range k.Hottest(namesMost) {
+	for _, h := range k.Ranges(namesMost, show.Of) {
 		g.Add(bound(h.Start), bound(h.End), cli.Count(h.Reads), cli.Count(h.Writes), cli.Number(cli.FormatSize(h.ReadBytes)), cli.Number(cli.FormatSize(h.WriteBytes)),
 			meanTime(h.ReadMicros, h.Reads), meanTime(h.WriteMicros, h.Writes))
 	}
@@ -116,8 +162,8 @@ func rangesOf(k *client.KeyHeat) *cli.Grid {
 }
 
 // printKeys prints the hottest ranges, and the rows and changes that are named.
-func printKeys(a *cli.App, k *client.KeyHeat) error {
-	ranges := rangesOf(k)
+func printKeys(a *cli.App, k *client.KeyHeat, show *health.HeatMeasure) error {
+	ranges := rangesOf(k, show)
 	if ranges.IsEmpty() {
 		a.Notef("no reads or writes of %s in this period", cli.EscapeText(k.Table))
 	}
