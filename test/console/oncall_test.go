@@ -192,7 +192,7 @@ func (f *threeNodes) find(x *tab, what, pattern string, links ...string) {
 		x.run(chromedp.Click(selector, chromedp.BySearch))
 		x.until(`document.readyState === 'complete'`)
 	}
-	found := fmt.Sprintf(`new RegExp(%s).test(document.querySelector('main').innerText)`, strconv.Quote(pattern))
+	found := fmt.Sprintf(`new RegExp(%s).test(document.querySelector('main')?.innerText)`, strconv.Quote(pattern))
 	for !value[bool](x, found) {
 		if time.Since(began) > time.Minute {
 			f.t.Errorf("%s: not found by %q:\n%s", what, links, value[string](x, `document.querySelector('main').innerText.slice(0, 4000)`))
