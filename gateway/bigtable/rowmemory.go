@@ -61,7 +61,7 @@ func (m *rowMemory) grow(ctx context.Context, err error) error {
 	next := m.service.cfg.RowBytesMax
 	if m.bytes >= next {
 		return status.Errorf(codes.FailedPrecondition,
-			"A row takes more than %d bytes of memory, the most that this node can send: read fewer cells with a filter, or raise the node's setting \"memory\".", m.bytes)
+			"A row takes more than %d bytes of memory, the most that this node can send: raise the node's setting \"memory\", or read fewer cells with a filter.", m.bytes)
 	}
 	if m.bytes < mediumRowBytes {
 		next = min(next, mediumRowBytes)

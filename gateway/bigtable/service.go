@@ -42,7 +42,7 @@ type Config struct {
 	// Reserve, unless it is nil, reserves memory for a read of many rows, before it begins, and for large
 	// rows, before they are read. Errors become statuses.
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
-	// DecodedBytesMax bounds the memory that a decoded request takes beyond its bytes. Zero means no bound.
+	// DecodedBytesMax bounds the memory of a request, with what was charged when it was received. Zero means no bound.
 	DecodedBytesMax int64
 	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
 	RowBytesMax int64

@@ -84,10 +84,8 @@ func (r streams) send(stream grpc.ServerStream, method string, answer proto.Mess
 
 // unsent returns the status of a call that was executed, and whose answer there is no memory for. Only methods that read may be sent again.
 func unsent(method string, err error) error {
-	for _, prefix := range []string{"Get", "List", "Test", "Check", "PingAndWarm"} {
-		if strings.HasPrefix(method, prefix) && method != "CheckAndMutateRow" {
-			return errcode.Convert(err, errcode.Repeatable)
-		}
+	if strings.HasPrefix(method, "Get") || strings.HasPrefix(method, "List") {
+		return errcode.Convert(err, errcode.Repeatable)
 	}
 	return status.Error(codes.Unknown, "The request was executed, but there is no memory for its answer: read what it has changed.")
 }

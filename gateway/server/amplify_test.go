@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"runtime"
 	"sync"
@@ -90,6 +91,28 @@ func TestDecodedRequests(t *testing.T) {
 	}
 	if _, err = stream.Recv(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("%d MiB of empty entries: %v", len(request)>>20, err)
+	}
+	stop()
+}
+
+// TestDecodedVirtualRPCs (I13): so is a virtual RPC of a session, whose request is within a message of it.
+func TestDecodedVirtualRPCs(t *testing.T) {
+	_, addr := start(t, memoryLimit)
+	session, err := openSession(t, bigtablepb.NewBigtableClient(connect(t, addr)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutations := make([]byte, memoryLimit/(2*copies)-1000)
+	for i := 0; i < len(mutations); i += 2 {
+		mutations[i], mutations[i+1] = 0x12, 0 // mutations {}
+	}
+	payload := append(binary.AppendUvarint([]byte{0x12}, uint64(len(mutations))), mutations...) // mutate_row
+	stop := heapBound(t)
+	if err := session.Send(&bigtablepb.SessionRequest{Payload: &bigtablepb.SessionRequest_VirtualRpc{VirtualRpc: &bigtablepb.VirtualRpcRequest{RpcId: 1, Payload: payload}}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := session.Recv(); err != nil || codes.Code(m.GetError().GetStatus().GetCode()) != codes.InvalidArgument {
+		t.Errorf("%d MiB of empty mutations: %v, %v", len(mutations)>>20, m, err)
 	}
 	stop()
 }

@@ -3,11 +3,12 @@ package server
 import (
 	"net"
 	"sync"
+
+	"github.com/steledb/stele/gateway/bigtable"
 )
 
-// copies is how many bytes of memory a byte of a request takes: as it was received, in one piece, and
-// decoded.
-const copies = 3
+// copies is how many bytes are charged for a byte of a request.
+const copies = bigtable.ReceivedCopies
 
 // conn is a connection that charges the payload of requests. Read and Write are each called by one
 // goroutine.

@@ -335,7 +335,7 @@ func (m *memory) end(c *conn) {
 	}
 }
 
-// mostDecoded returns how much memory a decoded message may take beyond its bytes: what a user has at most.
+// mostDecoded returns how much memory a request may take with what was charged when it was received: what a user has at most. More would never be free.
 func (m *memory) mostDecoded() int64 { return m.limit / 2 }
 
 // admitSession counts a session, whose call is charged. Sessions may take a quarter of the limit, so

@@ -55,11 +55,11 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// threeNodes is a secured cluster of three nodes, on the disks of its nodes.
+// threeNodes is a secured cluster of three nodes. The disks of the second and the third can be slowed down.
 type threeNodes struct {
 	*cluster
 	disks [3]slowDisk
-	nodes [3]*node.Node // without the first, which is the cluster's
+	nodes [3]*node.Node // the first is cluster.node
 }
 
 // slowRequest is the setting slow_request of all, for tables as small as those of tests.
