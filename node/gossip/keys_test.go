@@ -23,7 +23,7 @@ func TestKeysAreReplaced(t *testing.T) {
 	join(t, b, a)
 	join(t, kept, a)
 	both := []*gossip.Ring{a, b}
-	for _, r := range both {
+	for _, r := range []*gossip.Ring{a, b, kept} {
 		for _, id := range []string{"a", "b", "kept"} {
 			within(t, 10*time.Second, r, id+" is not there", sees(r, id, gossip.Alive))
 		}

@@ -64,7 +64,11 @@ type attacker struct {
 	outcomes map[string]int
 }
 
-// runAttacker attacks until standard input ends, and then writes the outcomes to standard output.
+// reportEvery is the interval in which an attacker writes its outcomes.
+const reportEvery = 100 * time.Millisecond
+
+// runAttacker attacks until standard input ends. It writes the outcomes until then to standard
+// output, again and again and at the end.
 func runAttacker(text string) error {
 	a := &attacker{outcomes: map[string]int{}}
 	if err := json.Unmarshal([]byte(text), &a.orders); err != nil {
@@ -90,9 +94,28 @@ func runAttacker(text string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
+	reported := make(chan error, 1)
+	go func() { reported <- a.report(ctx) }()
 	attacks[i].do(ctx, a)
 	cancel()
-	return json.NewEncoder(os.Stdout).Encode(a.outcomes)
+	return errors.Join(<-reported, a.writeOutcomes(json.NewEncoder(os.Stdout)))
+}
+
+// report writes the outcomes until now, at intervals, until ctx ends.
+func (a *attacker) report(ctx context.Context) error {
+	out := json.NewEncoder(os.Stdout)
+	for pause(ctx, reportEvery); ctx.Err() == nil; pause(ctx, reportEvery) {
+		if err := a.writeOutcomes(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *attacker) writeOutcomes(out *json.Encoder) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return out.Encode(a.outcomes)
 }
 
 // lowerPriority sets the niceness of the process to attackNice. In Linux it is per thread; later
