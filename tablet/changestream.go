@@ -25,19 +25,6 @@ const (
 // Bytes returns the memory of the entries and of the records for the change stream.
 func (m *mem) Bytes() int64 { return m.Table.Bytes() + m.changes.Bytes() }
 
-// setChanges sets what a view needs of metadata for readers of changes.
-func (v *view) setChanges(m *Meta) { v.meta = m }
-
-// changeBytes returns the size of the tablet's change files.
-func (vs *viewSet) changeBytes() int64 {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	if vs.current == nil {
-		return 0
-	}
-	return vs.current.meta.Changes.Bytes()
-}
-
 // deleteChanges deletes change files that the metadata does not name any more. Readers of them notice, and begin again. Files
 // that another tablet may use are left to garbage collection.
 func (s *sstables) deleteChanges(files []changes.File) {
@@ -343,11 +330,24 @@ func (q *changesQuery) attempt(ctx context.Context, tableName string) (p *Change
 		}
 		woken = t.views.changed.Wait()
 		p, err = q.read(ctx, t)
+		if errors.Is(err, errInvisible) {
+			select {
+			case <-ctx.Done():
+				return nil, nil, context.Cause(ctx)
+			case <-q.s.life.closing:
+				return nil, nil, ErrClosed
+			case <-woken:
+				continue
+			}
+		}
 		if !errors.Is(err, errChanged) && !errors.Is(err, errGone) || ctx.Err() != nil {
 			return p, woken, err
 		}
 	}
 }
+
+// errInvisible means that a tablet has no position yet: it is above an entry without a record that is not visible, but will be when the tablet's next change wakes readers.
+var errInvisible = errors.New("the last entry without a change record is not visible yet")
 
 // changesQuery is one call of ReadChanges.
 type changesQuery struct {
@@ -434,6 +434,9 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 		return nil, err
 	}
 	if next == 0 {
+		if gap, _ := v.changeGap(); gap > visible { // a row that is read now may lack the entry, as the stream from the position on does
+			return nil, errInvisible
+		}
 		p.Next, p.Watermark = max(last, floor)+1, mark
 		return p, nil
 	}

@@ -249,6 +249,44 @@ func TestChangesWait(t *testing.T) {
 	}
 }
 
+// TestPositionAfterEntryWithoutRecord (CS6): a write that began without a change stream is visible at each position after it, also if the stream is turned on
+// and the position is read while the write is applied.
+func TestPositionAfterEntryWithoutRecord(t *testing.T) {
+	e := newEnv(t, Config{}, "f", streamed)
+	e.mustApply("row", setCell("before"))
+	tablet := e.tabletOfTest()
+	plain := e.schema.Clone()
+	plain.ChangeRetention = 0
+	body, ops, _, err := appendBody(nil, newSchema(plain, nil), &table.RowMutation{Row: []byte("row"), Mutations: []table.Mutation{setCell("late")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := tablet.views.applied.Load() + 1
+	// The first half of memWriter.apply.
+	if err := tablet.writer.add(body, first, ops, 1); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan uint64, 1)
+	go func() {
+		p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{})
+		if err != nil {
+			t.Error(err)
+			p = &ChangesPage{}
+		}
+		got <- p.Next
+	}()
+	select {
+	case next := <-got:
+		t.Errorf("position %d, while entry %d is not visible", next, first)
+	case <-time.After(100 * time.Millisecond):
+		tablet.views.applied.Store(first)
+		tablet.views.changed.Wake()
+		if next := <-got; next != first+1 {
+			t.Errorf("position %d, want %d", next, first+1)
+		}
+	}
+}
+
 // lostByCut returns what a reader misses if the power fails once a minor compaction has changed METADATA the first time.
 func lostByCut(t *testing.T) (problem string) {
 	e := newEnv(t, Config{}, "f", streamed)

@@ -428,3 +428,16 @@ func (vs *viewSet) setBacklog(b backlog) {
 	vs.backlogs[vs.backlog].Add(-1)
 	vs.backlog = b
 }
+
+// setChanges sets what a view needs of metadata for readers of changes.
+func (v *view) setChanges(m *Meta) { v.meta = m }
+
+// changeBytes returns the size of the tablet's change files.
+func (vs *viewSet) changeBytes() int64 {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if vs.current == nil {
+		return 0
+	}
+	return vs.current.meta.Changes.Bytes()
+}

@@ -159,7 +159,7 @@ var errMoved = errors.New("the source changed while it was read")
 // changed returns the rows in a range that have changes since a position. The error is errMoved if a family was added or dropped since then.
 func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (map[string]bool, error) {
 	rows := map[string]bool{}
-	families, err := f.drain(ctx, client.ChangesFrom{Start: start, End: end, Next: at.Next}, func(got []client.Change) error {
+	families, err := f.drain(ctx, client.ChangesFrom{Start: start, End: end, Next: at.Next}, false, func(got []client.Change) error {
 		for i := range got {
 			rows[string(got[i].Row)] = true
 		}

@@ -149,25 +149,24 @@ func (c *rowCopy) piece(ctx context.Context, family string, filter table.Filter)
 		return err
 	}
 	first := client.Filter(table.Chain{filter, table.CellsPerRowLimit(c.most)})
-	made := func(got *table.Row) error { return c.makePiece(ctx, family, before, at, got) }
 	got, err := c.get(ctx, c.row, first)
 	if c.most == 1 && errors.Is(err, client.ErrRowTooLarge) {
-		return c.getLarge(ctx, c.row, first, made)
+		return c.getLarge(ctx, c.row, first, func(got *table.Row) error { return c.makePiece(ctx, family, before, at, got, true) })
 	}
 	if err != nil {
 		return err
 	}
-	return made(got)
+	return c.makePiece(ctx, family, before, at, got, false)
 }
 
-// makePiece makes what was read of the row, which is nil if there were no cells.
-func (c *rowCopy) makePiece(ctx context.Context, family string, before []byte, at client.ChangePosition, got *table.Row) error {
+// makePiece makes what was read of the row, which is nil if there were no cells. held reports that the place for large changes is held.
+func (c *rowCopy) makePiece(ctx context.Context, family string, before []byte, at client.ChangePosition, got *table.Row, held bool) error {
 	var cells []table.Cell
 	if got != nil {
 		cells = got.Cells
 	}
 	to := c.copied.after(family, cells, c.most)
-	if err := c.unchanged(ctx, before, at, &to); err != nil {
+	if err := c.unchanged(ctx, before, at, &to, held); err != nil {
 		return err
 	}
 	if len(cells) > 0 {
@@ -186,9 +185,10 @@ func (c *rowCopy) makePiece(ctx context.Context, family string, before []byte, a
 	return nil
 }
 
-// unchanged returns errMoved if a change since a position may have changed cells that are not copied yet and below a bound.
-func (c *rowCopy) unchanged(ctx context.Context, before []byte, at client.ChangePosition, to *cellBound) error {
-	families, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: at.Next}, func(got []client.Change) error {
+// unchanged returns errMoved if a change since a position may have changed cells that are not copied yet and below a bound. If held, each
+// large change may have.
+func (c *rowCopy) unchanged(ctx context.Context, before []byte, at client.ChangePosition, to *cellBound, held bool) error {
+	families, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: at.Next}, held, func(got []client.Change) error {
 		for i := range got {
 			if bytes.Equal(got[i].Row, c.row) && slices.ContainsFunc(got[i].Mutations, func(m table.Mutation) bool { return touches(&m, &c.copied, to) }) {
 				return errMoved
@@ -204,7 +204,7 @@ func (c *rowCopy) unchanged(ctx context.Context, before []byte, at client.Change
 
 // catchUp makes the changes of the row before a position in the cells that are copied.
 func (c *rowCopy) catchUp(ctx context.Context, before []byte, next uint64) error {
-	_, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: c.next}, func(got []client.Change) error {
+	_, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: c.next}, false, func(got []client.Change) error {
 		for i := range got {
 			if x := &got[i]; bytes.Equal(x.Row, c.row) && x.Seq < next {
 				if err := c.make(ctx, c.clip(x)); err != nil {

@@ -88,7 +88,7 @@ func takePlace(ctx context.Context, places chan struct{}) (free func(), err erro
 }
 
 // withLarge calls use with a client of the source that accepts answers as large as this node does, and with a context that ends after largeTimeout. One table of
-// the node has such a client at a time. made is called with the ordinary context while the answer is held.
+// the node has such a client at a time. made is called with the ordinary context while the answer is held, and must not wait for another client.
 func (f *follower) withLarge(ctx context.Context, use func(ctx context.Context, c *client.Client) error, made func() error) error {
 	for _, places := range []chan struct{}{f.run.large, f.large} { // one of the replication, so that another one waits for one of this
 		free, err := takePlace(ctx, places)
@@ -110,8 +110,9 @@ func (f *follower) withLarge(ctx context.Context, use func(ctx context.Context, 
 	return made()
 }
 
-// drain calls each for the changes of rows before the call, and perhaps some later ones, in pages. It returns the version of the families.
-func (f *follower) drain(ctx context.Context, from client.ChangesFrom, each func([]client.Change) error) (families uint64, err error) {
+// drain calls each for the changes of rows before the call, and perhaps some later ones, in pages. It returns the version of the families. It waits for the place
+// for large changes if there is one, unless held, by which the caller has that place: then the error is errMoved.
+func (f *follower) drain(ctx context.Context, from client.ChangesFrom, held bool, each func([]client.Change) error) (families uint64, err error) {
 	var failed error // of each
 	n := 0
 	take := func(got []client.Change) error {
@@ -130,6 +131,9 @@ func (f *follower) drain(ctx context.Context, from client.ChangesFrom, each func
 		err = stream.Drain(ctx, take)
 	}
 	if failed == nil && errors.Is(err, client.ErrRowTooLarge) {
+		if held {
+			return 0, errMoved
+		}
 		return f.drainLarge(ctx, stream.Token(), take)
 	}
 	if failed != nil {

@@ -34,4 +34,5 @@
 //	CS4. The files of a tablet hold at most the retention times the write rate, and one file more.
 //	CS5. A record is in a buffer of the tablet or in exactly one file that the metadata names, and only the second if its
 //	     sequence number is at or below the redo point.
+//	CS6. A row that is read after a position has all entries below the position, also those without a record.
 package changes
