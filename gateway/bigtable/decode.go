@@ -22,6 +22,14 @@ func (r *Received) Free() {
 	}
 }
 
+// Bytes returns the number of bytes that were received.
+func (r *Received) Bytes() int64 {
+	if r.buffer == nil {
+		return 0
+	}
+	return int64(r.buffer.Len())
+}
+
 // Decode decodes the message with memory that reserve takes; the result releases it. See decode.
 func (r *Received) Decode(ctx context.Context, to proto.Message, most int64, reserve Reserve) (release func(), err error) {
 	return decode(ctx, r.buffer.ReadOnlyData(), to, most, reserve)

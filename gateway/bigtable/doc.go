@@ -35,7 +35,7 @@
 //
 // Each virtual RPC opens the table anew, so that the caller's rights are those of that moment. While it is
 // in progress, the client gets a heartbeat each second. Before the node shuts down, it sends a GoAway.
-// Messages are charged until a virtual RPC is answered. If there is no memory for another session,
+// A message is charged until the next one is received. If there is no memory for another session,
 // OpenTable is answered with UNIMPLEMENTED: clients then use plain calls.
 //
 // # Change streams

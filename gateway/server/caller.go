@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/steledb/stele/client"
@@ -70,24 +71,29 @@ func (connCredentials) Info() credentials.ProtocolInfo { return credentials.Prot
 // Clone implements credentials.TransportCredentials.
 func (c connCredentials) Clone() credentials.TransportCredentials { return c }
 
+// tapped is grpc-go's tap: it adds a call to the context of a stream whose HEADERS frame the connection has read last. It returns no error.
+func (m *memory) tapped(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	c := connOf(ctx)
+	return context.WithValue(ctx, callKey{}, &call{memory: m, conn: c, stream: c.newest}), nil
+}
+
 // admit charges a call, authenticates its caller, and rejects the call if either fails. It is a grpc.StreamServerInterceptor, and runs before
 // the request is received (GS3).
 func (m *memory) admit(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c := connOf(stream.Context())
-	if !m.begin(c) {
+	k := stream.Context().Value(callKey{}).(*call)
+	if !m.begin(k.conn, k.stream) {
 		return errcode.Convert(&api.OverloadedError{Reason: "memory of calls", RetryAfter: time.Second}, errcode.Once)
 	}
-	defer m.end(c)
-	if c.caller != nil {
-		if err := m.authenticate(stream.Context(), c); err != nil {
+	defer m.end(k.conn, k.stream)
+	if k.conn.caller != nil {
+		if err := m.authenticate(stream.Context(), k.conn); err != nil {
 			return err
 		}
 	}
 	if isCompressed(stream.Context()) {
 		return errCompressed
 	}
-	k := &call{ServerStream: stream, memory: m}
-	k.ctx = traced(context.WithValue(stream.Context(), callKey{}, k))
+	k.ServerStream, k.ctx = stream, traced(stream.Context())
 	defer k.end()
 	return handler(srv, k)
 }
@@ -113,11 +119,15 @@ func isCompressed(ctx context.Context) bool {
 	return name != "" && name != encoding.Identity
 }
 
-// call is a call that has been admitted.
+// call is a call. The fields after stream are set when it is admitted.
 type call struct {
-	grpc.ServerStream
 	memory *memory
-	ctx    context.Context
+	conn   *conn
+	stream *stream
+	grpc.ServerStream
+	ctx context.Context
+	// received is the number of bytes of the last message in DATA frames.
+	received int64
 	// decoded releases the memory that the last message takes beyond what it was charged when it was received; nil for none.
 	decoded func()
 	// kept is what Keep has got for key.
@@ -142,6 +152,7 @@ func (k *call) RecvMsg(to any) error {
 		return err
 	}
 	defer r.Free()
+	k.received = messagePrefixBytes + r.Bytes()
 	release, err := r.Decode(k.ctx, m, k.memory.mostDecoded(), k.memory.reserve)
 	k.decoded = release
 	return err
@@ -149,14 +160,23 @@ func (k *call) RecvMsg(to any) error {
 
 // forget releases what the last message takes.
 func (k *call) forget() {
+	k.forgetDecoded()
+	if k.received > 0 {
+		k.memory.consumed(k.conn, k.stream, k.received)
+		k.received = 0
+	}
+}
+
+func (k *call) forgetDecoded() {
 	if k.decoded != nil {
 		k.decoded()
 		k.decoded = nil
 	}
 }
 
+// end releases what is not charged to the stream.
 func (k *call) end() {
-	k.forget()
+	k.forgetDecoded()
 	if k.release != nil {
 		k.release()
 	}
@@ -173,7 +193,9 @@ func Keep[T any](ctx context.Context, key any, get func() (v T, release func(), 
 	if err != nil {
 		return v, err
 	}
-	k.end()
+	if k.release != nil {
+		k.release()
+	}
 	k.key, k.kept, k.release = key, v, release
 	return v, nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"net"
 	"sync"
 
@@ -10,6 +11,9 @@ import (
 // copies is how many bytes are charged for a byte of a request.
 const copies = bigtable.ReceivedCopies
 
+// readBufferBytes is the size of the buffer between the network and Read.
+const readBufferBytes = 32 << 10
+
 // conn is a connection that charges the payload of requests. Read and Write are each called by one
 // goroutine.
 type conn struct {
@@ -18,7 +22,11 @@ type conn struct {
 	caller Caller // nil without Config.Caller
 	once   sync.Once
 
+	// buffered reads from Conn. grpc-go has no buffer of its own, so that the frames that were followed are those that it has processed.
+	buffered       *bufio.Reader
 	received, sent frames
+	// newest is the stream of the last HEADERS frame that was read. Only the goroutine that reads uses it.
+	newest *stream
 
 	// account is guarded by memory.mu.
 	account account
@@ -33,16 +41,21 @@ type account struct {
 	last    uint32 // the largest number of a stream
 }
 
-// stream is a call, as its frames show it.
+// stream is a call, as its frames show it. It is guarded by memory.mu.
 type stream struct {
 	charged int64 // for the payload of its DATA frames
-	half    bool  // the client has ended its side
+	running bool  // its handler, which uses what is charged, has begun and not ended
+	ended   bool  // either side has ended or reset it, or its connection is closed
+}
+
+func newConn(nc net.Conn, m *memory) *conn {
+	return &conn{Conn: nc, memory: m, buffered: bufio.NewReaderSize(nc, readBufferBytes)}
 }
 
 // Read implements net.Conn. If the bytes of requests exceed a limit, it waits, so that the peer stops
 // sending.
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.buffered.Read(b)
 	var over <-chan struct{}
 	c.received.follow(b[:n], func(f frame) {
 		switch f.kind {
@@ -62,8 +75,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.sent.follow(b[:n], func(f frame) {
-		switch f.kind {
-		case frameData, frameHeaders, frameReset:
+		if f.ends() {
 			c.memory.out(c, f)
 		}
 	})
@@ -95,7 +107,8 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: nc, memory: l.memory, received: frames{skip: prefaceBytes}}
+		c := newConn(nc, l.memory)
+		c.received.skip = prefaceBytes
 		owner := ""
 		if l.caller != nil {
 			c.caller = l.caller(nc)

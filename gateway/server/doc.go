@@ -7,10 +7,15 @@
 // # Memory
 //
 // A connection follows the frames of HTTP/2 in both directions. It charges the payload of a stream's DATA
-// frames three times, as it is received, in one piece, and decoded, until either side ends the stream. A
-// session is a stream that stays: an answer ends the charge of what came before it. Calls, reads of
-// many rows, and large rows are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
+// frames three times, as it is received, in one piece, and decoded, until either side has ended the stream
+// and the handler of the call has ended: a client that resets a stream, or closes its connection, stops
+// no handler at once. A session is a stream that stays: the charge of a message ends when the handler receives the next one.
+// Calls, reads of many rows, and large rows are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
 // and a RetryInfo.
+//
+// grpc-go does not expose the number of a call's stream. Its tap runs between two frames on the goroutine that
+// reads the connection, when the last HEADERS frame that was read is that of the call. So a connection has
+// the buffer that grpc-go would have.
 //
 // While all charges exceed the limit, no connection is read, so that TCP makes clients wait. If that lasts
 // 2 s, the connection with the largest charge is closed.
@@ -21,8 +26,8 @@
 // wait on their own. What is not authenticated yet has a small share.
 //
 // Unary methods are served as streams (bigtable.Streams), so that a call is charged and authenticated
-// before its request is received, on a goroutine of its own. grpc-go's tap, which runs earlier, is not
-// used: after an error of it the timer of the call's timeout stays, for as long as the client likes.
+// before its request is received, on a goroutine of its own. The tap rejects no calls: after an error of it
+// the timer of the call's timeout stays, for as long as the client likes.
 //
 // # Goroutines
 //
@@ -38,4 +43,5 @@
 //	GS3. A call is authenticated before its request is received.
 //	GS4. A method that does not exist here is answered with UNIMPLEMENTED and a sentence.
 //	GS5. A request is not decompressed: its bytes are those that are charged.
+//	GS6. The bytes of a request are charged until its handler ends, or receives the next message, whatever frames follow.
 package server

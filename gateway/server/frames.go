@@ -1,6 +1,6 @@
 package server
 
-// Sizes and types of HTTP/2's frames (RFC 9113, §4.1 and §6).
+// Sizes and types of HTTP/2's frames (RFC 9113, §4.1 and §6), and of gRPC's messages.
 const (
 	prefaceBytes     = 24 // of a client's connection
 	frameHeaderBytes = 9
@@ -10,6 +10,9 @@ const (
 	frameReset   = 3
 
 	flagEndStream = 0x1
+
+	// messagePrefixBytes is what precedes each message in DATA frames.
+	messagePrefixBytes = 5
 )
 
 // frames follows the frames of one direction of a connection, in whatever pieces it is read or written.

@@ -172,28 +172,26 @@ func (m *memory) releaseLocked(owner string, n int64) {
 	}
 }
 
-// in charges the payload of a frame that a connection has received to its stream, and releases what a
-// stream has that the client resets. It returns a channel if the connection must wait.
+// in charges the payload of a frame that a connection has received to its stream, and ends a stream
+// that the client resets. It returns a channel if the connection must wait.
 func (m *memory) in(c *conn, f frame) (over <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := &c.account
-	if !m.mu.conns[c] { // closed
-		return nil
+	if f.kind == frameHeaders && f.stream > a.last {
+		a.last, c.newest = f.stream, &stream{ended: !m.mu.conns[c]}
+		if !c.newest.ended {
+			a.streams[f.stream] = c.newest
+		}
 	}
 	s := a.streams[f.stream]
 	switch {
-	case f.kind == frameHeaders && f.stream > a.last:
-		s, a.last = &stream{}, f.stream
-		a.streams[f.stream] = s
 	case s == nil: // grpc-go discards what is for no stream
 		return nil
 	case f.kind == frameReset:
-		m.closeStreamLocked(c, f.stream)
+		m.endStreamLocked(c, f.stream)
 		return nil
-	}
-	s.half = s.half || f.ends()
-	if f.kind == frameHeaders || f.bytes == 0 {
+	case f.kind == frameHeaders || f.bytes == 0:
 		return nil
 	}
 	n := copies * int64(f.bytes)
@@ -203,31 +201,37 @@ func (m *memory) in(c *conn, f frame) (over <-chan struct{}) {
 	return m.overLocked(c)
 }
 
-// out releases what a stream has that a sent frame ends. An answer before the client has ended its side
-// is that of a session, to the messages so far.
+// out ends the stream that a sent frame ends.
 func (m *memory) out(c *conn, f frame) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := c.account.streams[f.stream]
-	switch {
-	case s == nil:
-	case f.ends():
-		m.closeStreamLocked(c, f.stream)
-	case f.kind == frameData && !s.half:
-		m.settleLocked(c, s)
+	m.endStreamLocked(c, f.stream)
+}
+
+// endStreamLocked ends a stream, if there is one with that number. What it has is released now, or when its handler ends.
+func (m *memory) endStreamLocked(c *conn, id uint32) {
+	s := c.account.streams[id]
+	if s == nil {
+		return
+	}
+	delete(c.account.streams, id)
+	if s.ended = true; !s.running {
+		m.settleLocked(c, s, s.charged)
 	}
 }
 
-// settleLocked releases what a stream has.
-func (m *memory) settleLocked(c *conn, s *stream) {
-	c.account.charged -= s.charged
-	m.releaseLocked(c.account.owner, s.charged)
-	s.charged = 0
+// settleLocked releases n bytes of what a stream has.
+func (m *memory) settleLocked(c *conn, s *stream, n int64) {
+	s.charged -= n
+	c.account.charged -= n
+	m.releaseLocked(c.account.owner, n)
 }
 
-func (m *memory) closeStreamLocked(c *conn, id uint32) {
-	m.settleLocked(c, c.account.streams[id])
-	delete(c.account.streams, id)
+// consumed releases what was charged for n bytes of a stream's frames: its handler needs them no longer.
+func (m *memory) consumed(c *conn, s *stream, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settleLocked(c, s, copies*n)
 }
 
 // overLocked returns a channel if the limit is exceeded, or that of a connection's owner.
@@ -296,7 +300,7 @@ func (m *memory) add(c *conn, owner string) bool {
 	return true
 }
 
-// remove removes a connection, whose bytes are released.
+// remove removes a connection. Its bytes are released, except those of calls whose handlers have not ended.
 func (m *memory) remove(c *conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -304,35 +308,40 @@ func (m *memory) remove(c *conn) {
 		return
 	}
 	delete(m.mu.conns, c)
-	m.releaseLocked(c.account.owner, c.account.charged)
+	for id := range c.account.streams {
+		m.endStreamLocked(c, id)
+	}
 	m.releaseLocked("", connBytes)
 	m.countLocked(c.account.owner, -1)
-	c.account.charged, c.account.streams = 0, nil
 }
 
-// begin charges a call of a connection. It returns false if there is no memory for it.
-func (m *memory) begin(c *conn) bool {
+// begin charges a call of a connection, whose handler begins. It returns false if there is no memory for it, or if its stream has ended.
+func (m *memory) begin(c *conn, s *stream) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := &c.account
-	if !m.mu.conns[c] || !m.fitsLocked(a.owner, callBytes) || a.owner == Anonymous && a.calls >= anonymousCalls {
+	if s.ended || !m.fitsLocked(a.owner, callBytes) || a.owner == Anonymous && a.calls >= anonymousCalls {
 		return false
 	}
+	s.running = true
 	a.calls++
 	a.charged += callBytes
 	m.chargeLocked(a.owner, callBytes)
 	return true
 }
 
-// end ends a call of a connection.
-func (m *memory) end(c *conn) {
+// end ends a call of a connection, whose handler has ended.
+func (m *memory) end(c *conn, s *stream) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c.account.calls--
-	if m.mu.conns[c] { // otherwise remove has released it
-		c.account.charged -= callBytes
-		m.releaseLocked(c.account.owner, callBytes)
+	n := int64(callBytes)
+	if s.running = false; s.ended {
+		n += s.charged
+		s.charged = 0
 	}
+	c.account.charged -= n
+	m.releaseLocked(c.account.owner, n)
 }
 
 // mostDecoded returns how much memory a request may take with what was charged when it was received: what a user has at most. More would never be free.

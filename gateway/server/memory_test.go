@@ -211,7 +211,7 @@ func TestOverloaded(t *testing.T) {
 		if _, err := m.reserve(ctx, readBytes); err != nil {
 			t.Error(err)
 		}
-		if m.begin(c) {
+		if m.begin(c, &stream{}) {
 			t.Error("there is memory for another call")
 		}
 	})
@@ -263,7 +263,7 @@ func TestAnonymousCalls(t *testing.T) {
 		t.Fatal("no memory for a connection")
 	}
 	n := 0
-	for m.begin(c) {
+	for m.begin(c, &stream{}) {
 		n++
 	}
 	if n != anonymousCalls {
@@ -282,17 +282,22 @@ func TestAnonymousCalls(t *testing.T) {
 	if m.largest(c) != c {
 		t.Error("the stranger's connection is not closed")
 	}
-	if !m.begin(user) {
+	user.newest = &stream{}
+	if !m.begin(user, user.newest) {
 		t.Error("a user has no memory for a call")
 	}
 	m.remove(c)
 	m.remove(user)
+	for range n {
+		m.end(c, &stream{})
+	}
+	m.end(user, user.newest)
 	if m.mu.used != 0 || len(m.mu.owners) > 0 || len(m.mu.ownerConns) > 0 {
 		t.Errorf("%d bytes are charged for nothing: %v, %v", m.mu.used, m.mu.owners, m.mu.ownerConns)
 	}
 }
 
-// TestStreamCharges: the payload of a request is charged until its stream ends, by either side, and in a session until the answer.
+// TestStreamCharges: the payload of a request is charged until its stream has ended, by either side, and its handler, too.
 func TestStreamCharges(t *testing.T) {
 	m := newMemory(64 << 20)
 	c := &conn{}
@@ -302,7 +307,14 @@ func TestStreamCharges(t *testing.T) {
 	data := frame{kind: frameData, stream: 1, bytes: 1000}
 	last := data
 	last.flags = flagEndStream
-	answer := frame{kind: frameData, stream: 1, bytes: 10}
+	var calls []*stream // that have begun
+	begin := func() {
+		calls = append(calls, c.newest)
+		if !m.begin(c, c.newest) {
+			t.Error("no memory for a call")
+		}
+	}
+	end := func() { m.end(c, calls[0]); calls = calls[1:] }
 	trailers := frame{kind: frameHeaders, flags: flagEndStream, stream: 1}
 	for _, k := range []struct {
 		what string
@@ -312,20 +324,38 @@ func TestStreamCharges(t *testing.T) {
 		{"data for no stream", func() { m.in(c, data) }, 0},
 		{"headers", func() { m.in(c, frame{kind: frameHeaders, stream: 1}) }, 0},
 		{"data", func() { m.in(c, data) }, 1000},
-		{"an answer in a session", func() { m.out(c, answer) }, 0},
-		{"the last data", func() { m.in(c, data); m.in(c, last) }, 2000},
-		{"an answer", func() { m.out(c, answer) }, 2000},
+		{"its handler", begin, 1000},
+		{"more data", func() { m.in(c, data) }, 2000},
+		{"the next message of a session is received", func() { m.consumed(c, c.newest, 1000) }, 1000},
+		{"the last data", func() { m.in(c, last) }, 2000},
+		{"the end of the handler", end, 2000},
 		{"trailers", func() { m.out(c, trailers) }, 0},
 		{"data after the end", func() { m.in(c, data) }, 0},
 		{"headers with a number that was used", func() { m.in(c, frame{kind: frameHeaders, stream: 1}); m.in(c, data) }, 0},
 		{"a second stream", func() { m.in(c, frame{kind: frameHeaders, stream: 3}); data.stream = 3; m.in(c, data) }, 1000},
 		{"its reset by the client", func() { m.in(c, frame{kind: frameReset, stream: 3}) }, 0},
+		{"the beginning of its handler", func() {
+			if m.begin(c, c.newest) {
+				t.Error("a handler begins that has no client")
+			}
+		}, 0},
 		{"a third stream", func() { m.in(c, frame{kind: frameHeaders, stream: 5}); data.stream = 5; m.in(c, data) }, 1000},
 		{"its reset by the server", func() { m.out(c, frame{kind: frameReset, stream: 5}) }, 0},
+		{"a fourth stream", func() { m.in(c, frame{kind: frameHeaders, stream: 7}); data.stream = 7; m.in(c, data) }, 1000},
+		{"its handler", begin, 1000},
+		{"its reset while the handler runs", func() { m.in(c, frame{kind: frameReset, stream: 7}) }, 1000},
+		{"data after the reset", func() { m.in(c, data) }, 1000},
+		{"the end of the handler", end, 0},
+		{"a fifth stream", func() { m.in(c, frame{kind: frameHeaders, stream: 9}); data.stream = 9; m.in(c, data) }, 1000},
+		{"its handler", begin, 1000},
+		{"a sixth stream", func() { m.in(c, frame{kind: frameHeaders, stream: 11}); data.stream = 11; m.in(c, data) }, 2000},
+		{"the end of the connection", func() { m.remove(c) }, 1000},
+		{"a seventh stream, which was read before", func() { m.in(c, frame{kind: frameHeaders, stream: 13}); data.stream = 13; m.in(c, data) }, 1000},
+		{"the end of the last handler", end, 0},
 	} {
 		k.do()
-		if got := m.mu.owners["ann"]; got != copies*k.want {
-			t.Errorf("%s: %d bytes, want %d", k.what, got, copies*k.want)
+		if got, want := m.mu.owners["ann"], copies*k.want+int64(len(calls))*callBytes; got != want {
+			t.Errorf("%s: %d bytes, want %d", k.what, got, want)
 		}
 	}
 	if len(c.account.streams) > 0 {
@@ -351,7 +381,7 @@ func TestReadStalls(t *testing.T) {
 		b = append(b, make([]byte, payload)...)
 		b = append(b, 0, 0, 0, frameHeaders, 0, 0, 0, 0, 3) // another call
 		from := &oneRead{b: b}
-		c := &conn{Conn: from, memory: newMemory(2 * payload)}
+		c := newConn(from, newMemory(2*payload))
 		if !c.memory.add(c, "ann") {
 			t.Fatal("no memory for a connection")
 		}

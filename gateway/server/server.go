@@ -79,6 +79,7 @@ func New(cfg Config) *Server {
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
+		grpc.ReadBufferSize(0), grpc.InTapHandle(m.tapped), // a conn has the buffer
 		grpc.ChainStreamInterceptor(g.stream, m.admit, data.Stream), grpc.UnknownServiceHandler(unknown),
 	)}
 	services := bigtable.Streams(s.grpc, m.reserve)
