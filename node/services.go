@@ -68,7 +68,8 @@ func (n *Node) newServices() {
 				n.background.Go(func() { n.security.DisconnectRemoved(n.ctx, gone) })
 			}
 		}})
-	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, FS: n.cfg.FS, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: func() map[string]bool { return n.blockStore.Retired() }, Fail: n.life.fail})
+	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, FS: n.cfg.FS, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Fail: n.life.fail,
+		Retired: func() map[string]error { return n.blockStore.Retired() }, Report: func(folder string, err error) { n.blockStore.Report(folder, err) }})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
 		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, DiskGrowth: n.disks.Growth, LogDiskFull: func() (full, votes bool) { return n.voter.DiskFull() }, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
 		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialer.Dial})

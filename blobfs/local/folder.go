@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/vfs"
@@ -30,8 +31,8 @@ type folder struct {
 	logger *slog.Logger
 	lock   io.Closer // nil when read-only or the FS has no locks
 
-	// retired is the error that retired the folder; nil while it accepts writes.
-	retired atomic.Pointer[error]
+	// retired is nil while the folder accepts writes.
+	retired atomic.Pointer[retirement]
 	// committed is the number of bytes that open extents may still write. They do not count as free.
 	committed atomic.Int64
 	// ampleBytes is the free space, in bytes, above which removals may be slow.
@@ -44,6 +45,12 @@ type folder struct {
 	blobNames, logNames dirSync
 	holders             *holderLog
 	spaceFreer          *spaceFreer
+}
+
+// retirement is the end of a folder's use.
+type retirement struct {
+	err error // that retired it
+	at  time.Time
 }
 
 // dirSync makes the names in one directory durable. Callers are serialized, because Linux reports a
@@ -67,6 +74,16 @@ func (s *disks) RetiredFolders() int {
 		}
 	}
 	return n
+}
+
+// FolderFailed retires a data folder after an error of its disk that was found outside the store, unless the error does not discredit
+// the disk. Unknown folders are ignored.
+func (s *disks) FolderFailed(path string, err error) {
+	for _, f := range s.folders {
+		if f.path == filepath.Clean(path) {
+			f.failed(err)
+		}
+	}
 }
 
 func (f *folder) isRetired() bool { return f.retired.Load() != nil }
@@ -105,7 +122,7 @@ func (f *folder) failed(err error) (retry bool) {
 	if vfs.IsDiskFull(err) || errors.Is(err, ErrFolderRetired) || errors.As(err, new(*vfs.DamageError)) {
 		return true
 	}
-	if f.retired.CompareAndSwap(nil, &err) {
+	if f.retired.CompareAndSwap(nil, &retirement{err, time.Now()}) {
 		f.logger.Error("data folder retired", "folder", f.path, "err", err)
 	}
 	return true
@@ -152,7 +169,7 @@ func (f *folder) rename(from, to string) error {
 }
 
 func (f *folder) retiredError() error {
-	return fmt.Errorf("write to %s: %w: %w", f.path, ErrFolderRetired, *f.retired.Load())
+	return fmt.Errorf("write to %s: %w: %w", f.path, ErrFolderRetired, f.retired.Load().err)
 }
 
 // prepare creates the folder and its subfolders durably and locks it. A read-only store creates

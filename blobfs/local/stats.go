@@ -1,5 +1,7 @@
 package local
 
+import "time"
+
 // Stats is a snapshot of the store's state, for metrics and operators.
 type Stats struct {
 	Folders []FolderStats
@@ -25,8 +27,9 @@ type FolderStats struct {
 	LogFiles int
 	LogBytes int64
 	// Retired is the error that retired the folder until the store is reopened; nil if it accepts
-	// writes.
-	Retired error
+	// writes. RetiredAt is when.
+	Retired   error
+	RetiredAt time.Time
 }
 
 // Stats returns a snapshot. It queries the file systems for free space and reads nothing else from
@@ -39,8 +42,8 @@ func (s *Store) Stats() Stats {
 		if free, err := f.fs.FreeBytes(f.path); err == nil {
 			fs.FreeBytes = free
 		}
-		if f.isRetired() {
-			fs.Retired = *f.retired.Load()
+		if r := f.retired.Load(); r != nil {
+			fs.Retired, fs.RetiredAt = r.err, r.at
 		}
 		byFolder[f] = fs
 	}

@@ -140,7 +140,7 @@ func TestBlobResults(t *testing.T) {
 		Append(*wire.Encoder)
 		Decode(*wire.Decoder) error
 	}{
-		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step, &StoreStatus{ReplicationFactor: 3, Nodes: []NodeStore{{Node: "n1", Known: true, Under: 4, ScrubPosition: 0.5, ScrubbedAt: time.UnixMilli(0), Sweeps: 2, SweptAt: time.UnixMilli(1700000000000), SweptFound: 3, LogTimes: []ReplicaTimes{{Node: "n2", Appends: 7, MeanUS: 9, P99US: 16}}, SweepHalted: "n2: needed"}}},
+		&BlobUpload{Upload: 1 << 63, ID: blobTestID}, &blobStatusExample().BlobInfo, blobStatusExample(), page, step, &StoreStatus{ReplicationFactor: 3, Nodes: []NodeStore{{Node: "n1", Known: true, Under: 4, FailedDisks: []DiskStatus{{Path: "/d", Retired: true, Error: "e", FailedForS: 2}}, ScrubPosition: 0.5, ScrubbedAt: time.UnixMilli(0), Sweeps: 2, SweptAt: time.UnixMilli(1700000000000), SweptFound: 3, LogTimes: []ReplicaTimes{{Node: "n2", Appends: 7, MeanUS: 9, P99US: 16}}, SweepHalted: "n2: needed"}}},
 	} {
 		d := wire.NewDecoder(wiretest.Encode(want.Append))
 		got := reflect.New(reflect.TypeOf(want).Elem()).Interface().(interface{ Decode(*wire.Decoder) error })

@@ -51,6 +51,8 @@ type NodeStore struct {
 	// longest of these times.
 	Pauses     int64 `json:"pauses"`
 	PauseMaxMS int64 `json:"pause_max_ms"`
+	// FailedDisks are the data directories that have failed.
+	FailedDisks []DiskStatus `json:"failed_disks"`
 	// Quarantined and QuarantinedBytes are the garbage that waits for removal. Alarm is why the
 	// search for garbage is stopped, or empty.
 	Quarantined      int64  `json:"quarantined"`
@@ -108,6 +110,7 @@ func (n *NodeStore) fields() fields {
 		{"scrub_bytes", &n.ScrubBytes}, {"scrub_found", &n.ScrubFound}, {"balancing", &n.Balancing}, {"moved", &n.Moved},
 		{"moved_bytes", &n.MovedBytes}, {"balance_bytes_per_s", &n.BalanceRate}, {"leaving", &n.Draining},
 		{"drain_extents", &n.DrainExtents}, {"drain_logs", &n.DrainLogs}, {"safe", &n.Safe}, {"pauses", &n.Pauses}, {"pause_max_ms", &n.PauseMaxMS},
+		{"failed_disks", &list[DiskStatus]{all: &n.FailedDisks, fields: (*DiskStatus).fields, what: "failed disks", max: disksMax}},
 	}
 }
 

@@ -499,7 +499,7 @@ func TestAdministrationRoundTrips(t *testing.T) {
 	pong := Pong{"stele", "1.2.3", 1, "n1", "c1"}
 	status := Status{Node: "n", Cluster: "c", Version: "v", Uptime: 90 * time.Second, Ready: true, Reason: "", Tables: 1,
 		NodeID: "n7f3a", Leader: true, Nodes: 5, NodesAlive: 4, UnderReplicated: 3, Counting: true, MemtableBytes: 1 << 40,
-		Disks: []DiskStatus{{"/d", 3, 2, 1, true}, {Path: "/e"}}}
+		Disks: []DiskStatus{{"/d", 3, 2, 1, true, "sync /d: input/output error", 2.5}, {Path: "/e"}}}
 	raft := RaftStatus{Cluster: "c", Leader: "n1", LeaderName: "one", Term: 1 << 63, Applied: 2, LastIndex: 3, RaftEpoch: 4, Master: "n2", MasterName: "two", MasterEpoch: 5,
 		Sessions: 6, Files: 7, Directories: 8, Bytes: 1 << 40, Servers: []RaftServer{
 			{ID: "n1", Name: "one", Zone: "a", State: NodeAlive, Voter: true, Leader: true, Alive: true}, {ID: "n2", State: NodeDead, LastContactMS: -1, Lag: 9},

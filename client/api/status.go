@@ -86,6 +86,9 @@ type DiskStatus struct {
 	FreeBytes  int64  `json:"free_bytes"`  // of the file system
 	UsedBytes  int64  `json:"used_bytes"`  // by this directory
 	Retired    bool   `json:"retired"`     // failed; no longer written to
+	// Error is why the directory failed, FailedForS how many seconds ago.
+	Error      string  `json:"error,omitempty"`
+	FailedForS float64 `json:"failed_for_s,omitempty"`
 }
 
 // disksMax is the maximum number of disks of a node that a client decodes.
@@ -114,7 +117,7 @@ func (s *Status) fields() fields {
 func (k *DiskStatus) fields() fields {
 	return fields{
 		{"path", &k.Path}, {"total_bytes", &k.TotalBytes}, {"free_bytes", &k.FreeBytes}, {"used_bytes", &k.UsedBytes},
-		{"retired", &k.Retired},
+		{"retired", &k.Retired}, {"error", &k.Error}, {"failed_for_s", &k.FailedForS},
 	}
 }
 

@@ -110,6 +110,8 @@ type Node struct {
 	// Pauses is how often the node's process did not run for half a second or longer in the last ten minutes, PauseMaxMS the longest time.
 	Pauses     int64 `json:"pauses"`
 	PauseMaxMS int64 `json:"pause_max_ms"`
+	// FailedDisks are its data folders that have failed and are not written to.
+	FailedDisks []api.DiskStatus `json:"failed_disks,omitempty"`
 }
 
 // Of returns the state of the cluster. What cannot be read within clusterTimeout is nil, and
@@ -275,7 +277,7 @@ func (x *Cluster) addStore(s *client.StoreStatus) {
 		}
 		if at >= 0 {
 			x.Nodes[at].Bytes = &p.Bytes
-			x.Nodes[at].Pauses, x.Nodes[at].PauseMaxMS = p.Pauses, p.PauseMaxMS
+			x.Nodes[at].Pauses, x.Nodes[at].PauseMaxMS, x.Nodes[at].FailedDisks = p.Pauses, p.PauseMaxMS, p.FailedDisks
 		}
 		logs += p.LogUnder
 		if !p.Known {

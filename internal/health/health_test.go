@@ -45,6 +45,22 @@ func TestStatusListsUnserved(t *testing.T) {
 	}
 }
 
+// A status lists the failed data folders of all nodes, since when and why they failed, and what to do, and is not healthy.
+func TestFailedDisks(t *testing.T) {
+	x := &Cluster{Nodes: []Node{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
+	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true}, {Node: "b", Known: true,
+		FailedDisks: []api.DiskStatus{{Path: "/data2/blobs", Retired: true, Error: "fdatasync /data2/blobs/x: input/output error", FailedForS: 200}}}}})
+	want := "data folder /data2/blobs of node n2 failed 3m20s ago: fdatasync /data2/blobs/x: input/output error; the node writes to it no more, " +
+		"and its replicas are restored on other disks: check or replace the disk, then restart the node"
+	if got := x.Problems(); len(got) != 1 || got[0] != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2}
+	if got := sentence(s, x); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; 1 data folder failed" {
+		t.Error(got)
+	}
+}
+
 // A status lists problems and unknowns, and nothing else.
 func TestClusterProblems(t *testing.T) {
 	number := func(n int64) *int64 { return &n }

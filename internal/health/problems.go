@@ -20,7 +20,7 @@ func (x *Cluster) Problems() (all []string) {
 	if x.Unassigned != nil && *x.Unassigned > x.NotServed() {
 		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", text.Count(*x.Unassigned), text.Plural(*x.Tablets, "tablet")))
 	}
-	all = append(all, x.downLines()...)
+	all = append(append(all, x.downLines()...), x.failedDisks()...)
 	if x.Recovering != nil && *x.Recovering > 0 {
 		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", text.Plural(*x.Recovering, "tablet"), strings.Join(x.serverNames(), ", ")))
 	}

@@ -38,6 +38,18 @@ func spaceOf(nodes []client.NodeInfo) *Space {
 	return &x
 }
 
+// failedDisks returns a line for each data folder of a node that has failed: which, since when, why, and what to do.
+func (x *Cluster) failedDisks() (lines []string) {
+	for i := range x.Nodes {
+		n := &x.Nodes[i]
+		for _, d := range n.FailedDisks {
+			lines = append(lines, fmt.Sprintf("data folder %s of node %s failed %s ago: %s; the node writes to it no more, and its replicas are restored on other disks: "+
+				"check or replace the disk, then restart the node", d.Path, n.Name, text.Uptime(time.Duration(d.FailedForS*float64(time.Second))), d.Error))
+		}
+	}
+	return lines
+}
+
 // Forecast returns when the disks are full, by which growth; "" if they do not fill in the time that can be foretold.
 func (x *Space) Forecast() string {
 	if x == nil || x.FullInS == nil {

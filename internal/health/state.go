@@ -59,13 +59,11 @@ func faultsOf(s *client.Status, whole *Cluster) (faults []string) {
 	add(s.Counting, "under-replicated extents not counted yet")
 	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", text.Plural(s.UnderReplicated, "extent"))
 	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, text.Plural(s.Replicas, "node"))
-	retired := 0
-	for _, d := range s.Disks {
-		if d.Retired {
-			retired++
-		}
+	failed := int64(0)
+	for i := range whole.Nodes {
+		failed += int64(len(whole.Nodes[i].FailedDisks))
 	}
-	add(retired > 0, "%d of %s failed", retired, text.Plural(int64(len(s.Disks)), "data folder"))
+	add(failed > 0, "%s failed", text.Plural(failed, "data folder"))
 	return faults
 }
 

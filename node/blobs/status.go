@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/reply"
 )
 
@@ -71,6 +73,9 @@ func (bs *Service) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeS
 	for _, f := range store.Stats().Folders {
 		x.Quarantined += int64(f.QuarantineFiles)
 		x.QuarantinedBytes += f.QuarantineBytes
+		if f.Retired != nil {
+			x.FailedDisks = append(x.FailedDisks, Disk(bs.FS, &f))
+		}
 	}
 	x.Logs, x.LogReplicas = OpenLogs(store)
 	x.LogUnder = UnderLogs(store)
@@ -79,6 +84,18 @@ func (bs *Service) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeS
 	x.Pauses, x.PauseMaxMS = pauses, longest.Milliseconds()
 	bs.addSweep(ctx, store, &x)
 	return x
+}
+
+// Disk returns the state of a data folder for clients.
+func Disk(fs vfs.FS, f *local.FolderStats) api.DiskStatus {
+	d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
+	if disk, err := vfs.DiskOf(fs, f.Path); err == nil {
+		d.TotalBytes = disk.TotalBytes
+	}
+	if f.Retired != nil {
+		d.Error, d.FailedForS = f.Retired.Error(), time.Since(f.RetiredAt).Seconds()
+	}
+	return d
 }
 
 // gcStateTimeout bounds the master's wait for the state of garbage collection.

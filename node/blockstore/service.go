@@ -107,13 +107,20 @@ func (s *Service) Peer() (blobapi.Peer, error) {
 	return nil, fmt.Errorf("%w: %s", blobapi.ErrUnreachable, s.Unready())
 }
 
-// Retired returns which of the store's directories have failed.
-func (s *Service) Retired() map[string]bool {
-	retired := map[string]bool{}
+// Retired returns the errors that retired the store's directories; nil for those that work.
+func (s *Service) Retired() map[string]error {
+	retired := map[string]error{}
 	if store := s.Store(); store != nil {
 		for _, f := range store.Stats().Folders {
-			retired[f.Path] = f.Retired != nil
+			retired[f.Path] = f.Retired
 		}
 	}
 	return retired
+}
+
+// Report retires a directory after an error of its disk.
+func (s *Service) Report(folder string, err error) {
+	if store := s.Store(); store != nil {
+		store.FolderFailed(folder, err)
+	}
 }

@@ -114,7 +114,7 @@ func TestObserve(t *testing.T) {
 		}
 		defer f.Close()
 		var goroutines sync.WaitGroup
-		s := New(Config{Ctx: t.Context(), Background: &goroutines, FS: mem, Dirs: []string{"/a"}, ReserveBytes: 1, Retired: func() map[string]bool { return nil }})
+		s := New(Config{Ctx: t.Context(), Background: &goroutines, FS: mem, Dirs: []string{"/a"}, ReserveBytes: 1, Retired: func() map[string]error { return nil }})
 		s.Observe()
 		for i := range int64(40) {
 			if _, err := f.WriteAt(make([]byte, 1000), i*1000); err != nil {

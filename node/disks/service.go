@@ -22,8 +22,10 @@ type Config struct {
 	// ReserveBytes is the free space that each data directory must keep, in bytes. Zero means a twentieth of the first one's file system,
 	// and at most 1 GiB.
 	ReserveBytes int64
-	// Retired returns which folders of the block store have failed.
-	Retired func() map[string]bool
+	// Retired returns which folders of the block store have failed, and why; nil: they work. It is empty before the store is open.
+	Retired func() map[string]error
+	// Report reports an error of the disk of a folder to the block store, which retires the folder.
+	Report func(folder string, err error)
 	// Fail stops the node.
 	Fail func(err error)
 }

@@ -27,7 +27,7 @@ func (s *Service) Space() (total, free int64) {
 	seen := map[any]bool{}
 	for _, dir := range s.Dirs {
 		disk, err := vfs.DiskOf(s.FS, dir)
-		if err != nil || retired[identity.BlobFolder(dir)] || seen[disk.ID] {
+		if err != nil || retired[identity.BlobFolder(dir)] != nil || seen[disk.ID] {
 			continue
 		}
 		seen[disk.ID] = true

@@ -3,6 +3,7 @@ package disks
 import (
 	"errors"
 	"math"
+	"syscall"
 	"testing"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -27,22 +28,22 @@ func TestRoomToVote(t *testing.T) {
 // TestSpace: directories of one file system count once, and those whose block store has failed do not count.
 func TestSpace(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
-	retired := map[string]bool{}
-	s := New(Config{FS: vfs.OS(), Dirs: []string{a, b}, ReserveBytes: 1, Retired: func() map[string]bool { return retired }})
+	retired := map[string]error{}
+	s := New(Config{FS: vfs.OS(), Dirs: []string{a, b}, ReserveBytes: 1, Retired: func() map[string]error { return retired }})
 	disk, err := vfs.DiskOf(vfs.OS(), a)
 	want := disk.TotalBytes
 	if total, free := s.Space(); err != nil || total != want || free <= 0 || free >= total {
 		t.Errorf("%d of %d bytes are free, want a total of %d", free, total, want)
 	}
-	retired[identity.BlobFolder(a)] = true
+	retired[identity.BlobFolder(a)] = syscall.EIO
 	if total, _ := s.Space(); total != want {
 		t.Errorf("with one directory the total is %d, want %d", total, want)
 	}
-	retired[identity.BlobFolder(b)] = true
+	retired[identity.BlobFolder(b)] = syscall.EIO
 	if total, free := s.Space(); total != 0 || free != 0 {
 		t.Errorf("without directories %d of %d bytes are free", free, total)
 	}
-	s.ReserveBytes, s.Retired = math.MaxInt64, func() map[string]bool { return nil }
+	s.ReserveBytes, s.Retired = math.MaxInt64, func() map[string]error { return nil }
 	if _, free := s.Space(); free != 0 {
 		t.Errorf("%d bytes are free beside the reserve", free)
 	}
@@ -52,7 +53,7 @@ func TestSpace(t *testing.T) {
 func TestSpaceInMemory(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{Capacity: 1000})
 	mem.SetCapacity("/b", 500)
-	s := New(Config{FS: mem, Dirs: []string{"/a", "/b", "/c"}, Retired: func() map[string]bool { return nil }})
+	s := New(Config{FS: mem, Dirs: []string{"/a", "/b", "/c"}, Retired: func() map[string]error { return nil }})
 	if got := s.Reserve(); got != 50 {
 		t.Errorf("the reserve is %d bytes, want 50", got)
 	}

@@ -1,15 +1,17 @@
 package disks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/steledb/stele/internal/stall"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
 )
 
@@ -32,26 +34,65 @@ func (e *StalledError) Error() string {
 	return fmt.Sprintf("the disk of %s has not answered for %v", e.Folder, e.After)
 }
 
+// A FailedError means that all disks of a node failed, so that it cannot store anything and stopped. What it had acknowledged is on the
+// other replicas, or still on its disks.
+type FailedError struct {
+	Folders []string
+	Cause   error // of the first folder
+}
+
+func (e *FailedError) Error() string {
+	what := "all data folders have failed: "
+	if len(e.Folders) == 1 {
+		what = "the only data folder has failed: "
+	}
+	return what + strings.Join(e.Folders, ", ") + ": " + e.Cause.Error() + "; check or replace the disks, then start the node again"
+}
+
+// Unwrap returns the cause.
+func (e *FailedError) Unwrap() error { return e.Cause }
+
 // Stalled reports whether a node failed because a disk does not answer: operations on that disk never end.
 func Stalled(err error) bool {
 	var stalled *StalledError
 	return errors.As(err, &stalled) || errors.Is(err, raftmeta.ErrStalled)
 }
 
-// Watch stops the node when one of its disks does not answer any more. It returns at once.
+// Watch checks the disks of the data directories periodically. It stops the node when one of them does not answer any more, or when all
+// have failed. A disk that fails while others work is retired: its files are repaired from their other replicas. Watch returns at once.
 func (s *Service) Watch() {
 	for _, dir := range s.Dirs {
-		s.Background.Go(func() { watch(s.Ctx, dir, s.probe, s.Fail) })
+		s.Background.Go(func() { s.watch(dir, s.probe) })
 	}
 }
 
-// watch checks the disk of a directory periodically, until ctx ends. A disk that returns errors is handled elsewhere.
-func watch(ctx context.Context, dir string, probe func(dir string) error, fail func(error)) {
-	for timing.Sleep(ctx, probeEvery); ctx.Err() == nil; timing.Sleep(ctx, probeEvery) {
-		w := stall.After(stalledAfter, func() { fail(&StalledError{dir, stalledAfter}) })
-		_ = probe(dir)
+// watch checks the disk of a directory until Ctx ends. A check that succeeds after a failed one changes nothing: the folder stays retired.
+func (s *Service) watch(dir string, probe func(dir string) error) {
+	for s.Ctx.Err() == nil {
+		w := stall.After(stalledAfter, func() { s.Fail(&StalledError{dir, stalledAfter}) })
+		err := probe(dir)
 		w.Stop()
+		if err != nil {
+			s.Report(identity.BlobFolder(dir), err)
+		}
+		if err := s.allFailed(); err != nil {
+			s.Fail(err)
+			return
+		}
+		timing.Sleep(s.Ctx, probeEvery)
 	}
+}
+
+// allFailed returns a *FailedError if all folders have failed.
+func (s *Service) allFailed() error {
+	retired := s.Retired()
+	var cause error
+	for _, dir := range slices.Backward(s.Dirs) {
+		if cause = retired[identity.BlobFolder(dir)]; cause == nil {
+			return nil
+		}
+	}
+	return &FailedError{s.Dirs, cause}
 }
 
 // probe writes a byte to the disk of a directory.

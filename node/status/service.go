@@ -110,11 +110,7 @@ func (sv *Service) status(context.Context, *api.NamesRequest) (reply.Result, err
 	s.Leader = sv.Leader() == sv.Self.ID()
 	s.Master = sv.Master().Epoch() != 0
 	for _, f := range store.Stats().Folders {
-		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
-		if disk, err := vfs.DiskOf(sv.FS, f.Path); err == nil {
-			d.TotalBytes = disk.TotalBytes
-		}
-		s.Disks = append(s.Disks, d)
+		s.Disks = append(s.Disks, blobs.Disk(sv.FS, &f))
 	}
 	return s.Append, nil
 }

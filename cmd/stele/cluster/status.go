@@ -201,7 +201,7 @@ func printStatus(a *cli.App, s *client.Status, whole *health.Cluster) error {
 	for _, d := range s.Disks {
 		state := "ok"
 		if d.Retired {
-			state = "retired"
+			state = "failed"
 		}
 		disks.Add(state, cli.Size(d.UsedBytes), cli.Size(d.FreeBytes), cli.Size(d.TotalBytes), d.Path)
 	}
