@@ -26,7 +26,7 @@ func keptOf(ops []workload.Op) (byID map[string]*kept, ids []string) {
 	for i := range ops {
 		op := &ops[i]
 		switch {
-		case op.Kind == workload.CreateBackup && op.Outcome == workload.OK:
+		case isBackup(op) && op.Outcome == workload.OK:
 			byID[op.Backup.ID] = &kept{made: *op}
 			ids = append(ids, op.Backup.ID)
 		case op.Kind == workload.DeleteBackup && (op.Outcome != workload.Failed || op.Reason == workload.NoBackup) && byID[op.Backup.ID] != nil:
@@ -39,6 +39,11 @@ func keptOf(ops []workload.Op) (byID map[string]*kept, ids []string) {
 		}
 	}
 	return byID, ids
+}
+
+// isBackup reports whether an operation makes a backup.
+func isBackup(op *workload.Op) bool {
+	return op.Kind == workload.CreateBackup || op.Kind == workload.BackupAt || op.Kind == workload.ScheduledBackup
 }
 
 // backups returns backups that are lost, and reads of restored tables that differ. That what is restored is right is judged with the
@@ -85,7 +90,9 @@ func judgeRestored(op *workload.Op, k *kept) (all []Violation) {
 // restoredReads returns what backups have restored as scans of the tables that were backed up, between the request of the backup and the time
 // at which it was known to be made: each row must be as it was at some moment of that period. Families that were dropped in it are left
 // out, since a backup has the families that the table has in the end.
-func restoredReads(ops []workload.Op) (scans []workload.Op) {
+//
+// One as of a time has each row as it was at some moment that a server's clock can have shown as that time.
+func restoredReads(ops []workload.Op, o Options) (scans []workload.Op) {
 	byID, ids := keptOf(ops)
 	for _, id := range ids {
 		k := byID[id]
@@ -94,6 +101,10 @@ func restoredReads(ops []workload.Op) (scans []workload.Op) {
 		}
 		scan := *k.first
 		scan.Kind, scan.Table, scan.Call, scan.Return = workload.ScanAll, k.made.Table, k.made.Call, k.made.Return
+		if at := k.made.Backup.At; k.made.Kind == workload.BackupAt {
+			scan.Call = (at-stampSlack)*1000 - o.ClockHigh.Nanoseconds()
+			scan.Return = (at+stampSlack)*1000 - o.ClockLow.Nanoseconds()
+		}
 		scan.Families = stable(ops, &k.made)
 		if len(scan.Families) > 0 {
 			scan.Scan = restricted(scan.Scan, scan.Families)

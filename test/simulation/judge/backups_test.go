@@ -6,6 +6,17 @@ func (h *history) backup() *workload.Op {
 	return h.add(workload.Op{Kind: workload.CreateBackup, Families: []string{"a1", "b2"}, Backup: &workload.Backup{ID: "b", Source: "t"}})
 }
 
+// later lets more time pass than the times of servers are inexact by, and returns the time in µs in the middle of it.
+func (h *history) later() int64 {
+	h.at += 4 * stampSlack * 1000
+	return h.at/1000 - 2*stampSlack
+}
+
+func (h *history) backupAt(at int64) {
+	op := h.backup()
+	op.Kind, op.Backup.At = workload.BackupAt, at
+}
+
 // endsNow makes an operation return now.
 func (h *history) endsNow(n int) {
 	h.at++
@@ -96,6 +107,30 @@ var backupTests = []judged{
 		h.endsNow(n)
 		h.restored("b2:v=1")
 		h.restored("b2:v=2,1")
+	}},
+	{"backup: as of a time", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		at := h.later()
+		h.write("r", "set a1:v=2")
+		h.backupAt(at)
+		h.restored("a1:v=1")
+	}},
+	{"backup: lacks a write before its time", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1")
+		h.later()
+		h.write("r", "set a1:v=2")
+		at := h.later()
+		h.backupAt(at)
+		h.restored("a1:v=1")
+	}},
+	{"backup: has a write after its time", "rows", func(h *history) {
+		h.create()
+		at := h.later()
+		h.write("r", "set a1:v=1")
+		h.backupAt(at)
+		h.restored("a1:v=1")
 	}},
 	{"backup: lost", "backups", func(h *history) {
 		h.create()

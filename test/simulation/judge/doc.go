@@ -39,9 +39,13 @@
 //	SJ14. A server timestamp is one that a server's clock can have shown between the call of the write and its answer, and no cell is
 //	     read that is from the future of all clocks (clocks).
 //	SJ15. Each row of a table that is restored from a backup is as it was at some moment between the request of the backup and the time at which it
-//	     was made (rows), and remains so: a restored table that no client writes is read the same each time, and so are all tables that are restored
+//	     was made, or that servers' clocks can have shown as its time (rows), and remains so: a restored table that no client writes is read the same each time, and so are all tables that are restored
 //	     from a backup. A backup that was made is listed and can be restored until its deletion is called (backups).
 //	SJ16. In each chain of tokens of a change stream each acknowledged mutation comes exactly once, as a whole, and one of unknown outcome at
 //	     most once. Those of a row come with growing numbers, in an order that their calls and returns permit. No other mutation comes. When a
 //	     call returns no change, all that was acknowledged before its call has come (change streams).
+//	SJ17. A table that is renamed has one name at a time: no operation by its old name that was called after the rename returned is
+//	     acknowledged (table names), and none by its new name does not find it (created tables). It has the same rows under each (rows).
+//	SJ18. Through a view clients read and change only what is of it (clients), and that as without it (rows). No operation through a view that was called
+//	     after its drop returned is acknowledged, and none does not find a view that was added (views).
 package judge

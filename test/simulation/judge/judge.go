@@ -70,7 +70,7 @@ func Judge(ops []workload.Op, o Options) *Report {
 	r.rows(ops, o)
 	r.files(ops, o)
 	r.locks(ops, o)
-	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, cellTimestamps, o.clocks, droppedTables, createdTables, scans, finalReads, holds, rights, blobs, backups, streams} {
+	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, cellTimestamps, o.clocks, droppedTables, createdTables, tableNames, views, scans, finalReads, holds, rights, blobs, backups, streams} {
 		r.Violations = append(r.Violations, check(ops)...)
 	}
 	r.Violations = append(r.Violations, peace(ops, o)...)

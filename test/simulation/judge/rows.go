@@ -18,7 +18,7 @@ func (p place) compare(q place) int {
 
 // rows checks the operations on each row, with those on its table.
 func (r *Report) rows(ops []workload.Op, o Options) {
-	parts, schemas := byRow(ops)
+	parts, schemas := byRow(ops, o)
 	places := make([]place, 0, len(parts))
 	for p := range parts {
 		places = append(places, p)
@@ -41,7 +41,7 @@ func (r *Report) rows(ops []workload.Op, o Options) {
 
 // byRow returns the operations on each row, and those on the schema of each table. A scan counts as
 // a read of each row that it returned, and of those of its range that it omitted. So does what a backup has restored.
-func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
+func byRow(ops []workload.Op, o Options) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
 	parts, schemas = map[place][]workload.Op{}, map[string][]workload.Op{}
 	drops, restored := dropsOf(ops), restoredTables(ops)
 	for i := range ops {
@@ -71,7 +71,7 @@ func byRow(ops []workload.Op) (parts map[place][]workload.Op, schemas map[string
 			addClear(parts, op, known[op.Table])
 		}
 	}
-	scans := append(restoredReads(ops), ops...)
+	scans := append(restoredReads(ops, o), ops...)
 	for i := range scans {
 		if op := &scans[i]; op.Kind == workload.ScanAll && op.Return != workload.Infinity {
 			for _, read := range readsOf(op, known[op.Table]) {

@@ -145,9 +145,12 @@ func valuesOf(op workload.Op) (values []string) {
 
 // createdTables returns operations that did not find a table that had been created and not dropped.
 func createdTables(ops []workload.Op) (all []Violation) {
-	drops := dropsOf(ops)
+	drops, renames := dropsOf(ops), renamesOf(ops)
 	for _, op := range ops {
 		if op.Reason != workload.NoTable || !onTable(&op) || op.User != "" { // tables are hidden from users without rights
+			continue
+		}
+		if !renames[op.Table].named(&op) {
 			continue
 		}
 		for _, c := range ops[:op.Number] {

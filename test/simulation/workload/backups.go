@@ -25,6 +25,9 @@ func (c *operator) backup(all context.Context) {
 	uses := c.useBeside(using, t)
 	moves := c.moveBeside(using, t)
 	b, made := c.makeBackup(ctx, t)
+	if made && t.Stream && c.r.IntN(2) == 0 {
+		b, made = c.makeBackupAt(ctx, t, b)
+	}
 	stop()
 	uses.Wait()
 	moves.Wait()
@@ -50,11 +53,27 @@ func (c *operator) makeBackup(ctx context.Context, t *TablePlan) (*Backup, bool)
 		names = append(names, t.Name)
 	}
 	id, err := c.db.Backups().Create(ctx, 0, names...)
+	return c.awaitBackup(ctx, op, id, err)
+}
+
+// makeBackupAt makes a backup of a table as it was at a moment since another backup was made, while it is used.
+func (c *operator) makeBackupAt(ctx context.Context, t *TablePlan, b *Backup) (*Backup, bool) {
+	since := c.history.micros()
+	c.pause(ctx, backupPause)
+	at := since + c.r.Int64N(c.history.micros()-since+1)
+	c.pause(ctx, backupPause)
+	op := c.begin(Op{Kind: BackupAt, Table: t.Name, Families: t.familyNames(), Backup: &Backup{Source: t.Name, At: at}})
+	id, err := c.db.Backups().CreateAt(ctx, 0, b.ID, t.Name, c.history.started.Add(time.Duration(at)*time.Microsecond))
+	return c.awaitBackup(ctx, op, id, err)
+}
+
+// awaitBackup waits until a backup is made, and records its end.
+func (c *operator) awaitBackup(ctx context.Context, op Op, id string, err error) (*Backup, bool) {
 	if err != nil {
 		c.history.End(op, err)
 		return nil, false
 	}
-	op.Backup = &Backup{ID: id, Source: t.Name}
+	op.Backup = &Backup{ID: id, Source: op.Backup.Source, At: op.Backup.At}
 	for err = errNotMade; err != nil; {
 		if _, err = c.db.Backups().Wait(ctx, id); errors.Is(err, client.ErrBackupNotMade) || errors.Is(err, client.ErrNoBackup) {
 			break

@@ -23,6 +23,7 @@ func (w *Workload) Final(ctx context.Context) error {
 			return fmt.Errorf("connect the last clients: %w", ctx.Err())
 		}
 		if i == 0 {
+			c.restoreNames(ctx)
 			c.restore(ctx)
 		}
 		err := c.readAll(ctx)

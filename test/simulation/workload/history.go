@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
 )
 
 // Infinity is the return time of an operation that may take effect at any later time.
@@ -50,6 +51,9 @@ func (h *History) Now() int64 {
 	defer h.mu.Unlock()
 	return h.nowLocked()
 }
+
+// micros returns the time in µs since the start of the history.
+func (h *History) micros() int64 { return h.Now() / 1000 }
 
 // stamp returns a timestamp of a cell in µs since the start of the history.
 func (h *History) stamp(timestamp int64) int64 { return timestamp - h.started.UnixMicro() }
@@ -136,6 +140,7 @@ const (
 	NoFamily Reason = "no family"
 	NoBlob   Reason = "no blob"
 	NoBackup Reason = "no backup"
+	NoView   Reason = "no view"
 	Denied   Reason = "permission denied"
 	OverRate Reason = "quota exceeded"
 	// Wrong is an error that no client should get, whatever the faults: corrupt data, for example.
@@ -159,7 +164,7 @@ func Classify(err error) (Outcome, Reason) {
 		reason Reason
 	}{
 		{client.ErrPermission, Denied}, {client.ErrQuota, OverRate}, {client.ErrNoTable, NoTable}, {client.ErrTableReplaced, NoTable},
-		{client.ErrNoFamily, NoFamily}, {client.ErrNoBlob, NoBlob}, {client.ErrNoBackup, NoBackup}, {client.ErrCorrupt, Wrong}, {client.ErrNotNumber, Wrong},
+		{client.ErrNoFamily, NoFamily}, {client.ErrNoBlob, NoBlob}, {client.ErrNoBackup, NoBackup}, {table.ErrNoView, NoView}, {client.ErrCorrupt, Wrong}, {client.ErrNotNumber, Wrong},
 		{client.ErrBadFilter, Wrong}, {client.ErrRowTooLarge, Wrong}, {client.ErrSystemTable, Wrong},
 	} {
 		if errors.Is(err, known.err) {

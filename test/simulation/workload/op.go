@@ -19,8 +19,13 @@ const (
 	Create    Kind = "create table"
 	Drop      Kind = "drop table"   // see Op.Kept
 	Undrop    Kind = "undrop table" // TableID is the table's
+	Rename    Kind = "rename table" // Table is its name in the plan, and Under the new one
 	Clear     Kind = "clear rows"   // those in the range of Scan
 	SetFamily Kind = "set family"
+	// ReadOutside reads a row through a view that does not have it.
+	ReadOutside Kind = "read outside a view"
+	AddView     Kind = "add view"
+	DropView    Kind = "drop view"
 	// ReadStream is one call of a reader of a change stream.
 	ReadStream Kind = "read change stream"
 	DropFamily Kind = "drop family"
@@ -59,11 +64,16 @@ const (
 	DeleteBlob  Kind = "delete blob"
 	ListBlobs   Kind = "list blobs"
 	// CreateBackup lasts until the backup is made, or has failed. ScanRestored reads a table that was restored.
-	CreateBackup  Kind = "create backup"
-	RestoreBackup Kind = "restore backup"
-	ScanRestored  Kind = "scan restored table"
-	DeleteBackup  Kind = "delete backup"
-	ListBackups   Kind = "list backups"
+	CreateBackup Kind = "create backup"
+	BackupAt     Kind = "create backup as of a time" // as CreateBackup
+	// ScheduledBackup lasts from before the backup was requested until it is seen to be made.
+	ScheduledBackup Kind = "scheduled backup"
+	CreateSchedule  Kind = "create backup schedule"
+	DeleteSchedule  Kind = "delete backup schedule"
+	RestoreBackup   Kind = "restore backup"
+	ScanRestored    Kind = "scan restored table"
+	DeleteBackup    Kind = "delete backup"
+	ListBackups     Kind = "list backups"
 	// Note has a violation that a client has found by itself.
 	Note Kind = "note"
 )
@@ -85,10 +95,14 @@ type Op struct {
 	Final bool
 
 	Table, Row string
+	// Under is the name by which the table was used, if it is not Table.
+	Under string
 	// TableID is the id of a created table.
 	TableID uint64
 	// Kept means that a dropped table can be restored.
 	Kept bool
+	// View is the view through which the table was used, or which was added or dropped.
+	View string
 	// Families are those of a created or changed table, or of a read that is restricted to them. For a read it may be one column.
 	Families []string
 
@@ -120,7 +134,7 @@ func (o Op) String() string {
 		until = seconds(o.Return)
 	}
 	text := fmt.Sprintf("#%d client %d%s %s to %s %s: %s", o.Number, o.Client, suffix(" user ", o.User), seconds(o.Call), until, o.Kind, o.Outcome)
-	text += suffix(" table ", o.Table) + suffix(" row ", o.Row) + list(" families ", o.Families) + list(" changes ", o.Changes) + list(" otherwise ", o.Otherwise)
+	text += suffix(" table ", o.Table) + suffix(" under ", o.Under) + suffix(" view ", o.View) + suffix(" row ", o.Row) + list(" families ", o.Families) + list(" changes ", o.Changes) + list(" otherwise ", o.Otherwise)
 	if o.Predicate != nil {
 		text += fmt.Sprintf(" if %v matched %t", *o.Predicate, o.Matched)
 	}
@@ -235,6 +249,8 @@ type Hold struct {
 type Backup struct {
 	ID, Source string   // Source is the table
 	IDs        []string // of a list
+	// At is set if the backup has the table as it was at that time, in µs since the start of the history.
+	At int64
 }
 
 // Stream is a call of a reader of a change stream.

@@ -24,6 +24,9 @@ const (
 	Aggregates  Feature = "aggregates" // families of sums, minima and maxima
 	Streams     Feature = "streams"    // change streams of tables
 	Tokens      Feature = "tokens"     // writes with idempotency tokens, which are sent several times
+	Schedules   Feature = "schedules"  // of backups
+	Views       Feature = "views"      // of tables that are never dropped
+	Renames     Feature = "renames"    // of tables that are never dropped, and back
 	Scans       Feature = "scans"
 	Files       Feature = "files"
 	Locks       Feature = "locks"
@@ -79,6 +82,9 @@ var features = []struct {
 	{Aggregates, 50, 100, false},
 	{Streams, 50, 30, false},
 	{Tokens, 40, 60, false},
+	{Renames, 40, 6, false},
+	{Views, 40, 8, false},
+	{Schedules, 20, 2, false},
 }
 
 // Weighted is a feature that is on, with its weight among the operations.
@@ -96,7 +102,12 @@ type TablePlan struct {
 	Dropped bool
 	// Stream means that the table has a change stream. It is never dropped then.
 	Stream bool
+	// Renamed means that the table may have its other name. It is never dropped then.
+	Renamed bool
 }
+
+// other returns the other name of a table that is renamed.
+func (t *TablePlan) other() string { return t.Name + "-renamed" }
 
 // Plan is what the clients of a run do. It follows from its seed.
 type Plan struct {
@@ -151,6 +162,7 @@ func NewPlan(seed uint64, secured bool, clients int) Plan {
 			p.Tables[i].Families = append(p.Tables[i].Families, families...)
 		}
 		p.Tables[i].Stream = p.Has(Streams) && !p.Tables[i].Dropped
+		p.Tables[i].Renamed = p.Has(Renames) && !p.Tables[i].Dropped
 	}
 	return p
 }

@@ -19,6 +19,10 @@ func quotaKinds() []string { return []string{api.QuotaReadOps, api.QuotaWriteOps
 // useRights gives rights to a new user, uses them as the user, revokes them, and uses them again.
 // While rights are granted and revoked, the user makes operations, too.
 func (c *operator) useRights(all context.Context) {
+	t := c.table()
+	if t.Renamed { // a grant is by a name
+		return
+	}
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	name := fmt.Sprintf("user-%d-%d", c.number, c.history.number())
@@ -29,7 +33,6 @@ func (c *operator) useRights(all context.Context) {
 	defer db.Close()
 	user := c.Workload.worker(c.number) // with random numbers of its own
 	user.r, user.db, user.user = c.fork(), db, name
-	t := c.table()
 	grant := client.Grant{Principal: name, Table: t.Name, Rights: []string{"read", "write", "read,write"}[c.r.IntN(3)]}
 	user.rows.tryRights(ctx, t, 2)
 	c.changeRight(all, t, grant, Grant, user)

@@ -109,9 +109,9 @@ func (h *History) mutation(row string, changes []Change) *client.RowMutation {
 }
 
 func (c *rowClient) write(ctx context.Context, t *TablePlan, row string, changes []Change) Op {
-	op := c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes})
+	op := c.on(t, Op{Kind: Write, Row: row, Changes: changes})
 	stamp := int64(0)
-	err := c.db.Table(t.Name).Apply(ctx, c.history.mutation(row, changes), client.ReturnTimestamp(&stamp))
+	err := c.in(op).Apply(ctx, c.history.mutation(row, changes), client.ReturnTimestamp(&stamp))
 	if stamp != 0 {
 		op.Stamp = c.history.stamp(stamp)
 	} else if err == nil && slices.ContainsFunc(changes, func(x Change) bool { return x.Kind == Set && x.At == 0 }) {
@@ -132,12 +132,12 @@ func (c *rowClient) repeat(ctx context.Context, t *TablePlan) {
 		return
 	}
 	row, id := c.row(), binary.BigEndian.AppendUint64(nil, c.r.Uint64())
-	op := c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes})
+	op := c.on(t, Op{Kind: Write, Row: row, Changes: changes})
 	m := c.history.mutation(row, changes).WithToken(id, time.Now())
-	op = c.history.End(op, c.db.Table(t.Name).Apply(ctx, m))
+	op = c.history.End(op, c.in(op).Apply(ctx, m))
 	for n := c.r.IntN(4); n > 0 && op.Outcome != Failed; n-- {
 		c.pause(ctx, 2*time.Second)
-		if err := c.db.Table(t.Name).Apply(ctx, m); err == nil && op.Outcome == Unknown {
+		if err := c.in(op).Apply(ctx, m); err == nil && op.Outcome == Unknown {
 			op = c.history.End(op, nil)
 		}
 	}
@@ -145,6 +145,7 @@ func (c *rowClient) repeat(ctx context.Context, t *TablePlan) {
 
 // batch writes several rows in one call, sometimes one twice; each mutation is an operation, and they are made in any order.
 func (c *rowClient) batch(ctx context.Context, t *TablePlan) {
+	under := c.under(t)
 	var ops []Op
 	var ms []*client.RowMutation
 	used := map[string]bool{}
@@ -165,10 +166,11 @@ func (c *rowClient) batch(ctx context.Context, t *TablePlan) {
 		case n == 2 && c.plan.Has(Aggregates):
 			changes = c.operands(t)
 		}
-		ops = append(ops, c.begin(Op{Kind: Write, Table: t.Name, Row: row, Changes: changes}))
+		op := Op{Kind: Write, Table: t.Name, Under: under, Row: row, Changes: changes}
+		ops = append(ops, c.begin(op))
 		ms = append(ms, c.history.mutation(row, changes))
 	}
-	err := c.db.Table(t.Name).ApplyAll(ctx, ms)
+	err := c.in(ops[0]).ApplyAll(ctx, ms)
 	var each *client.BatchError
 	for i, op := range ops {
 		if errors.As(err, &each) {
@@ -182,7 +184,7 @@ func (c *rowClient) batch(ctx context.Context, t *TablePlan) {
 // check reads a row and writes it if a column of it is unchanged or, sometimes, whatever it is.
 func (c *rowClient) check(ctx context.Context, t *TablePlan) {
 	row := c.row()
-	op := Op{Kind: Check, Table: t.Name, Row: row, Predicate: &Predicate{Column: c.column(t)}, Changes: c.sets(t, 2)}
+	op := Op{Kind: Check, Row: row, Predicate: &Predicate{Column: c.column(t)}, Changes: c.sets(t, 2)}
 	if c.r.IntN(3) > 0 {
 		if found := c.read(ctx, t, row, false); found.Outcome == OK && len(found.Cells) > 0 {
 			cell := found.Cells[c.r.IntN(len(found.Cells))]
@@ -207,8 +209,8 @@ func (c *rowClient) check(ctx context.Context, t *TablePlan) {
 	if c.plan.Has(Aggregates) && c.r.IntN(4) == 0 {
 		op.Otherwise = c.operands(t)
 	}
-	op = c.begin(op)
-	matched, err := c.db.Table(t.Name).CheckAndMutate(ctx, row, op.Predicate.filter(), c.history.mutation(row, op.Changes), c.history.mutation(row, op.Otherwise))
+	op = c.on(t, op)
+	matched, err := c.in(op).CheckAndMutate(ctx, row, op.Predicate.filter(), c.history.mutation(row, op.Changes), c.history.mutation(row, op.Otherwise))
 	op.Matched = matched
 	c.history.End(op, err)
 }
@@ -228,12 +230,12 @@ func (p *Predicate) filter() table.Filter {
 
 // modify makes a read-modify-write of one rule.
 func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
-	op := c.begin(Op{Kind: Modify, Table: t.Name, Row: c.row(), Changes: []Change{x}})
+	op := c.on(t, Op{Kind: Modify, Row: c.row(), Changes: []Change{x}})
 	rule := client.IncrementRule(x.Column, x.N)
 	if x.Kind == Append {
 		rule = client.AppendRule(x.Column, []byte(x.Value))
 	}
-	row, err := c.db.Table(t.Name).ReadModifyWrite(ctx, op.Row, rule)
+	row, err := c.in(op).ReadModifyWrite(ctx, op.Row, rule)
 	if op.Cells = c.history.cells(row); len(op.Cells) == 1 && !Explicit(op.Cells[0].Stamps[0]) {
 		op.Stamp = op.Cells[0].Stamps[0]
 	}
@@ -242,15 +244,15 @@ func (c *rowClient) modify(ctx context.Context, t *TablePlan, x Change) {
 
 // readColumn reads one column of a row, which filters of files may exclude.
 func (c *rowClient) readColumn(ctx context.Context, t *TablePlan, row string, final bool) Op {
-	op := c.begin(Op{Kind: Read, Table: t.Name, Row: row, Final: final, Families: []string{c.column(t)}})
-	found, err := c.db.Table(t.Name).Get(ctx, row, client.Columns(op.Families...))
+	op := c.on(t, Op{Kind: Read, Row: row, Final: final, Families: []string{c.column(t)}})
+	found, err := c.in(op).Get(ctx, row, client.Columns(op.Families...))
 	op.Cells = c.history.cells(found)
 	return c.history.End(op, err)
 }
 
 // read reads a row, sometimes only a family or a column of it.
 func (c *rowClient) read(ctx context.Context, t *TablePlan, row string, final bool) Op {
-	op := Op{Kind: Read, Table: t.Name, Row: row, Final: final}
+	op := Op{Kind: Read, Row: row, Final: final}
 	var opts []client.ReadOption
 	if n := c.r.IntN(6); !final && n < 2 {
 		op.Families = []string{c.family(t)}
@@ -260,8 +262,8 @@ func (c *rowClient) read(ctx context.Context, t *TablePlan, row string, final bo
 			opts = []client.ReadOption{client.Columns(op.Families...)}
 		}
 	}
-	op = c.begin(op)
-	found, err := c.db.Table(t.Name).Get(ctx, row, opts...)
+	op = c.on(t, op)
+	found, err := c.in(op).Get(ctx, row, opts...)
 	op.Cells = c.history.cells(found)
 	return c.history.End(op, err)
 }
@@ -289,13 +291,13 @@ func (c *rowClient) rangeOf() *Scan {
 
 // scan scans a table in small batches, so that tablets may be moved and split meanwhile.
 func (c *rowClient) scan(ctx context.Context, t *TablePlan, s *Scan, final bool) Op {
-	op := c.begin(Op{Kind: ScanAll, Table: t.Name, Scan: s, Final: final})
+	op := c.on(t, Op{Kind: ScanAll, Scan: s, Final: final})
 	opts := []client.ScanOption{client.Start(s.Start), client.End(s.End), client.BatchRows(1 + c.r.IntN(20>>(3*c.r.IntN(2))))}
 	if s.Limit > 0 {
 		opts = append(opts, client.Limit(s.Limit))
 	}
 	result := *s // s belongs to the history now
-	rows := c.db.Table(t.Name).Scan(ctx, opts...)
+	rows := c.in(op).Scan(ctx, opts...)
 	slow := c.r.IntN(32) // the row at which the application pauses for long
 	for rows.Next() {
 		if !final && len(result.Rows) == slow && c.r.IntN(4) == 0 {

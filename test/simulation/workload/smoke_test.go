@@ -177,6 +177,7 @@ func whileUseful(ctx context.Context, h *workload.History) context.Context {
 
 var mustSucceed = []workload.Kind{
 	workload.Read, workload.Write, workload.ScanAll, workload.Check, workload.Modify, workload.SetFile, workload.HoldLock,
+	workload.CreateBackup, workload.ScanRestored,
 }
 
 // missing returns a kind of mustSucceed of which no operation has succeeded, or "".

@@ -41,6 +41,7 @@ type Workload struct {
 	// draining is set while a node is drained: one at a time.
 	draining atomic.Bool
 	tokens   streamTokens
+	names    tableNames
 }
 
 // New returns a workload. It makes no call.
@@ -168,6 +169,12 @@ func (c *worker) do(all context.Context, f Feature) {
 		c.streams.follow(all)
 	case Recreation:
 		c.operator.recreate(all)
+	case Schedules:
+		c.operator.schedule(all)
+	case Views:
+		c.operator.view(all)
+	case Renames:
+		c.operator.rename(all)
 	case Alteration:
 		c.operator.alter(ctx)
 	case Clears:
