@@ -9,7 +9,7 @@ import (
 // encoded is an answer that is encoded already. Its buffer has one reference, which the send releases.
 type encoded struct{ buffer mem.Buffer }
 
-// codec sends encoded answers as they are, leaves Received messages as they were received, and all others to the codec of Protocol Buffers.
+// codec sends encoded answers as they are, leaves messages that are decoded later as they were received, and all others to the codec of Protocol Buffers.
 type codec struct{ encoding.CodecV2 }
 
 // Codec returns the codec of a server with this service, for grpc.ForceServerCodecV2.
@@ -17,8 +17,13 @@ func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if r, ok := v.(*Received); ok {
-		r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	switch r := v.(type) {
+	case *Received:
+		r.receive(data)
+		return nil
+	case *receivedPieces:
+		data.Ref()
+		r.data = data
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)

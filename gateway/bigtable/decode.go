@@ -4,7 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,7 +15,23 @@ import (
 )
 
 // Received is a message as it was received. Calls receive it in place of a message, which Decode then decodes with memory for it.
-type Received struct{ buffer mem.Buffer }
+type Received struct {
+	// Most bounds the number of bytes. Decode rejects a longer message, which is not kept. Zero means no bound.
+	Most   int64
+	bytes  int64
+	buffer mem.Buffer // nil if it is too long
+}
+
+// receive keeps a message in one piece.
+func (r *Received) receive(data mem.BufferSlice) {
+	r.bytes = int64(data.Len())
+	if r.Most == 0 || r.bytes <= r.Most {
+		r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	}
+}
+
+// receivedPieces is a message in the buffers in which it was received. data must be freed.
+type receivedPieces struct{ data mem.BufferSlice }
 
 // Free frees the received bytes.
 func (r *Received) Free() {
@@ -23,15 +41,13 @@ func (r *Received) Free() {
 }
 
 // Bytes returns the number of bytes that were received.
-func (r *Received) Bytes() int64 {
-	if r.buffer == nil {
-		return 0
-	}
-	return int64(r.buffer.Len())
-}
+func (r *Received) Bytes() int64 { return r.bytes }
 
 // Decode decodes the message with memory that reserve takes; the result releases it. See decode.
 func (r *Received) Decode(ctx context.Context, to proto.Message, most int64, reserve Reserve) (release func(), err error) {
+	if r.buffer == nil {
+		return released, status.Errorf(codes.ResourceExhausted, "The request has %d KiB, more than %d KiB: send a smaller one, or raise the node's setting \"memory\".", r.bytes>>10, r.Most>>10)
+	}
 	return decode(ctx, r.buffer.ReadOnlyData(), to, most, reserve)
 }
 
@@ -62,7 +78,7 @@ func released() {}
 func decode(ctx context.Context, b []byte, to proto.Message, most int64, reserve Reserve) (release func(), err error) {
 	n := layoutOf(to.ProtoReflect().Descriptor()).decodedBytes(b, 0) - int64(len(b))
 	if all := n + ReceivedCopies*int64(len(b)); most > 0 && n > decodedFree && all > most {
-		return released, errcode.Invalid("The request would take %d KiB of memory when it is decoded, more than %d KiB: send fewer entries, mutations, ranges or keys in one request, or raise the node's setting \"memory\".", all>>10, most>>10)
+		return released, errTooMuchDecoded(all, most)
 	}
 	release = released
 	if reserve != nil && n > decodedFree {
@@ -75,6 +91,11 @@ func decode(ctx context.Context, b []byte, to proto.Message, most int64, reserve
 		return released, errcode.Invalid("The request is malformed: %v", err)
 	}
 	return release, nil
+}
+
+// errTooMuchDecoded returns the status of a request that takes more memory than there can be.
+func errTooMuchDecoded(bytes, most int64) error {
+	return errcode.Invalid("The request would take %d KiB of memory when it is decoded, more than %d KiB: send fewer entries, mutations, ranges or keys in one request, or raise the node's setting \"memory\".", bytes>>10, most>>10)
 }
 
 // layout has what decodedBytes must know of a type of messages. Looking fields up in the descriptor for each message took as long as decoding it.

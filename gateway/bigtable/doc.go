@@ -26,6 +26,12 @@
 // The messages of ReadRows are encoded by hand from cells into buffers of a pool. Codec passes them
 // on to grpc-go, which returns each buffer to the pool when it is sent.
 //
+// # Batches
+//
+// A MutateRows request is not decoded as a whole, but stays in the buffers in which it was received. A first pass finds its entries, and divides them into
+// groups by the memory that they take decoded. Then each group is decoded, applied and answered, one after the other. Entries are protobuf messages: one
+// that is malformed has a status of its own, since others may have been executed.
+//
 // # Sessions
 //
 // A point read by ReadRows costs a stream of HTTP/2, which is most of its cost. In a session, one stream
@@ -65,7 +71,7 @@
 //   - A Table is a table, or an authorized view of one, as the caller of a request may use it.
 //   - A span is a row or a range of rows of a request.
 //   - A sender encodes rows into messages and sends them.
-//   - Entries are the row mutations of a MutateRows request.
+//   - Entries are the row mutations of a MutateRows request, and a group some of them that follow each other.
 //   - A session is a stream of virtual RPCs about one table, or one view.
 //   - A Peer is what clients learn of the node, from headers.
 //
@@ -88,5 +94,6 @@
 //	     released after the row was written to the connection.
 //	GB7. A request uses an app profile as it was at most 30 s ago, and as the node itself has last changed it. A profile is found 0.2 s after its
 //	     creation at the latest.
-//	GB8. A request is decoded only while memory for its messages is reserved, however few bytes it has. So is any large answer, until it is written.
+//	GB8. A request is decoded only while memory for its messages is reserved, however few bytes it has; of a MutateRows, for a group. So is any
+//	     large answer, until it is written.
 package bigtable

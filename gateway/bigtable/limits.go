@@ -22,12 +22,8 @@ func (s *Service) checkRow(key []byte) error {
 	return nil
 }
 
-// checkEntries checks the number of mutations in a request. The error is a status.
-func (s *Service) checkEntries(entries []*bigtablepb.MutateRowsRequest_Entry) error {
-	n := 0
-	for _, e := range entries {
-		n += len(e.GetMutations())
-	}
+// checkMutations checks the number of mutations in all entries of a request. The error is a status.
+func (s *Service) checkMutations(n int) error {
 	if s.cfg.StrictLimits && n > strictMutations {
 		return errcode.Invalid("The entries of a request must have at most %d mutations together, got %d", strictMutations, n)
 	}

@@ -28,7 +28,7 @@ func TestStrictLimits(t *testing.T) {
 		}
 		entry := func(n int) error {
 			a := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
-			if err := s.MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: []*bigtablepb.MutateRowsRequest_Entry{{RowKey: row(n), Mutations: one}}}, a); err != nil {
+			if err := mutateRows(t, s, &bigtablepb.MutateRowsRequest{TableName: tableName, Entries: []*bigtablepb.MutateRowsRequest_Entry{{RowKey: row(n), Mutations: one}}}, a); err != nil {
 				return err
 			}
 			return status.FromProto(a.sent[0].Entries[0].Status).Err()
@@ -61,9 +61,11 @@ func TestStrictLimits(t *testing.T) {
 				t.Errorf("strict %v, %s: within the limit %v, beyond it %v, want %v", strict, name, err[0], err[1], want)
 			}
 		}
-		many := make([]*bigtablepb.Mutation, strictMutations/2+1)
+		many := many(strictMutations/2+1, func(int) *bigtablepb.Mutation { return set(1) })
 		e := &bigtablepb.MutateRowsRequest_Entry{RowKey: row(1), Mutations: many}
-		if err := s.checkEntries([]*bigtablepb.MutateRowsRequest_Entry{e, e}); (err != nil) != strict {
+		a := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
+		err := mutateRows(t, s, &bigtablepb.MutateRowsRequest{TableName: tableName, Entries: []*bigtablepb.MutateRowsRequest_Entry{e, e}}, a)
+		if (status.Code(err) == codes.InvalidArgument) != strict || strict != (len(a.sent) == 0) {
 			t.Errorf("strict %v, %d mutations: %v", strict, 2*len(many), err)
 		}
 	}

@@ -2,6 +2,7 @@ package bigtable
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
@@ -44,6 +45,8 @@ type Config struct {
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 	// DecodedBytesMax bounds the memory of a request, with what was charged when it was received. Zero means no bound.
 	DecodedBytesMax int64
+	// GroupBytes bounds the memory of the entries of a MutateRows that are decoded at a time, unless a single one takes more. Zero means 4 MiB.
+	GroupBytes int64
 	// RowBytesMax bounds the rows of answers, as client.RowBytesMax has them. Zero means 32 MiB.
 	RowBytesMax int64
 	// StrictLimits rejects requests beyond the limits of Google's service, even if they are within those of the cluster.
@@ -77,6 +80,9 @@ func New(cfg Config) *Service {
 	if cfg.Pool == nil {
 		cfg.Pool = mem.DefaultBufferPool()
 	}
+	if cfg.GroupBytes == 0 {
+		cfg.GroupBytes = groupBytesDefault
+	}
 	s := &Service{cfg: cfg.withRowBytesMax(), peer: describePeer(cfg.Peer)}
 	s.profiles.init(cfg.Profiles)
 	s.sessions.mu.open = map[*session]bool{}
@@ -85,7 +91,24 @@ func New(cfg Config) *Service {
 }
 
 // Register registers the service. The server must use Codec.
-func (s *Service) Register(r grpc.ServiceRegistrar) { bigtablepb.RegisterBigtableServer(r, s) }
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	d := bigtablepb.Bigtable_ServiceDesc
+	d.Streams = slices.Clone(d.Streams)
+	for i := range d.Streams {
+		if to := &d.Streams[i]; to.StreamName == mutateRowsMethod {
+			to.Handler = s.receiveMutateRows
+		}
+	}
+	r.RegisterService(&d, s)
+}
+
+// mutateRowsMethod is the name of the method whose requests are not decoded as a whole.
+const mutateRowsMethod = "MutateRows"
+
+// Grouped reports whether a request of a method, by its full name, is charged as GroupedCharge has it.
+func Grouped(fullMethod string) bool {
+	return fullMethod == bigtablepb.Bigtable_MutateRows_FullMethodName
+}
 
 // target names what a request is about, and its app profile. One of the first fields is set in a valid request, or the first names the table of the second.
 type target struct {

@@ -142,7 +142,7 @@ func TestIdempotencyToken(t *testing.T) {
 		}
 		s := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
 		entry := &bigtablepb.MutateRowsRequest_Entry{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{tc.m}, Idempotency: token}
-		err = f.service().MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: []*bigtablepb.MutateRowsRequest_Entry{entry}}, s)
+		err = mutateRows(t, f.service(), &bigtablepb.MutateRowsRequest{TableName: tableName, Entries: []*bigtablepb.MutateRowsRequest_Entry{entry}}, s)
 		if err != nil || s.sent[0].Entries[0].Status.Code != int32(tc.want) {
 			t.Errorf("%v: %v, %v", tc.m, s.sent, err)
 		}
@@ -206,7 +206,7 @@ func TestMutateRows(t *testing.T) {
 		req.Entries = append(req.Entries, e)
 	}
 	stream := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
-	if err := f.service().MutateRows(req, stream); err != nil {
+	if err := mutateRows(t, f.service(), req, stream); err != nil {
 		t.Fatal(err)
 	}
 	if len(stream.sent) != 1 || len(stream.sent[0].Entries) != len(req.Entries) {
@@ -223,16 +223,16 @@ func TestMutateRows(t *testing.T) {
 	}
 	f.errs = nil
 	stream.sent = nil
-	if err := f.service().MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName}, stream); status.Code(err) != codes.InvalidArgument {
+	if err := mutateRows(t, f.service(), &bigtablepb.MutateRowsRequest{TableName: tableName}, stream); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("no entries: %v", err)
 	}
 }
 
 func TestRateLimit(t *testing.T) {
-	if i := rateLimit([]error{nil, client.ErrNoFamily}); i.Factor != faster || i.Period.AsDuration() != rateLimitPeriod {
+	if i := rateLimit((&entries{errs: []error{nil, client.ErrNoFamily}}).overloaded()); i.Factor != faster || i.Period.AsDuration() != rateLimitPeriod {
 		t.Errorf("%v", i)
 	}
-	if i := rateLimit([]error{nil, client.ErrOverloaded, nil}); i.Factor != slower {
+	if i := rateLimit((&entries{errs: []error{nil, client.ErrOverloaded, nil}}).overloaded()); i.Factor != slower {
 		t.Errorf("%v", i)
 	}
 }
@@ -350,7 +350,7 @@ func TestMissingTable(t *testing.T) {
 	s := New(Config{Open: func(context.Context, string, string) (Table, error) { return missingTable{}, nil }})
 	entries := []*bigtablepb.MutateRowsRequest_Entry{{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{set(1)}}, {RowKey: []byte("s"), Mutations: []*bigtablepb.Mutation{set(1)}}, {}}
 	write := &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}
-	if err := s.MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries}, write); status.Code(err) != codes.NotFound || len(write.sent) > 0 {
+	if err := mutateRows(t, s, &bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries}, write); status.Code(err) != codes.NotFound || len(write.sent) > 0 {
 		t.Errorf("%v, answers %v", err, write.sent)
 	}
 	empty := &bigtablepb.RowSet{RowRanges: []*bigtablepb.RowRange{{StartKey: &bigtablepb.RowRange_StartKeyClosed{StartKeyClosed: []byte("a")}, EndKey: &bigtablepb.RowRange_EndKeyOpen{EndKeyOpen: []byte("a")}}}}

@@ -25,7 +25,7 @@ func viewCalls(t *testing.T, s *Service, tableName, viewName string) map[string]
 	entries := []*bigtablepb.MutateRowsRequest_Entry{{RowKey: row, Mutations: mutations}}
 	return map[string]error{
 		"mutate": mutate, "check": check, "modify": modify,
-		"batch":  s.MutateRows(&bigtablepb.MutateRowsRequest{TableName: tableName, AuthorizedViewName: viewName, Entries: entries}, &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}),
+		"batch":  mutateRows(t, s, &bigtablepb.MutateRowsRequest{TableName: tableName, AuthorizedViewName: viewName, Entries: entries}, &answers[bigtablepb.MutateRowsResponse]{ctx: t.Context()}),
 		"sample": s.SampleRowKeys(&bigtablepb.SampleRowKeysRequest{TableName: tableName, AuthorizedViewName: viewName}, &answers[bigtablepb.SampleRowKeysResponse]{ctx: t.Context()}),
 	}
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -52,11 +54,11 @@ func heapBound(t *testing.T) (stop func()) {
 // TestCompressedRequests (I13): requests whose few bytes become many are rejected before they are received.
 func TestCompressedRequests(t *testing.T) {
 	_, addr := start(t, memoryLimit)
-	request, err := proto.Marshal(mutation("slow", memoryLimit/(2*copies)-1000))
+	request, err := proto.Marshal(mutation("slow", requestMost-1000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	codec := grpc.ForceCodecV2(sharedCodec{encoding.GetCodecV2("proto"), request})
+	codec := encodedCodec(request)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	c := bigtablepb.NewBigtableClient(connect(t, addr))
@@ -73,24 +75,102 @@ func TestCompressedRequests(t *testing.T) {
 	stop()
 }
 
+// encodedCodec sends encoded requests from the memory of the test.
+func encodedCodec(request []byte) grpc.CallOption {
+	return grpc.ForceCodecV2(sharedCodec{encoding.GetCodecV2("proto"), request})
+}
+
 // TestDecodedRequests (I13): a request whose many small messages need more memory than its bytes takes no more than the limit allows, and is rejected for
 // good.
 func TestDecodedRequests(t *testing.T) {
 	_, addr := start(t, memoryLimit)
 	name := "projects/p/instances/i/tables/aaaaa"
 	request := append([]byte{0x0a, byte(len(name))}, name...)
-	for len(request) < memoryLimit/(2*copies)-1000 {
-		request = append(request, 0x12, 0) // entries {}
+	for len(request) < requestMost-1000 {
+		request = append(request, 0x1a, 0) // mutations {}
 	}
-	codec := grpc.ForceCodecV2(sharedCodec{encoding.GetCodecV2("proto"), request})
 	c := bigtablepb.NewBigtableClient(connect(t, addr))
 	stop := heapBound(t)
-	stream, err := c.MutateRows(t.Context(), &bigtablepb.MutateRowsRequest{}, codec)
+	if _, err := c.MutateRow(t.Context(), &bigtablepb.MutateRowRequest{}, encodedCodec(request)); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%d MiB of empty mutations: %v", len(request)>>20, err)
+	}
+	stop()
+}
+
+// TestLongRequests: a request that is longer than those of its method may be is rejected for good, with the memory that it was charged, although a longer
+// MutateRows is not.
+func TestLongRequests(t *testing.T) {
+	s, addr := start(t, memoryLimit)
+	c := bigtablepb.NewBigtableClient(connect(t, addr))
+	if _, err := c.MutateRow(t.Context(), mutation("fast", requestMost+1)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a long MutateRow: %v", err)
+	}
+	entry := func(size int) *bigtablepb.MutateRowsRequest_Entry {
+		m := mutation("fast", size)
+		return &bigtablepb.MutateRowsRequest_Entry{RowKey: m.RowKey, Mutations: m.Mutations}
+	}
+	many := &bigtablepb.MutateRowsRequest{TableName: mutation("", 0).TableName}
+	for range 10 {
+		many.Entries = append(many.Entries, entry(requestMost/5))
+	}
+	stream, err := c.MutateRows(t.Context(), many)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = stream.Recv(); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("%d MiB of empty entries: %v", len(request)>>20, err)
+	if n, err := countAnswers(stream); err != nil || n != 10 {
+		t.Errorf("a MutateRows of %d MiB: %d answers, %v", proto.Size(many)>>20, n, err)
+	}
+	for range 10 {
+		many.Entries = append(many.Entries, entry(requestMost/5))
+	}
+	if stream, err = c.MutateRows(t.Context(), many); err == nil {
+		_, err = countAnswers(stream)
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a MutateRows of %d MiB: %v", proto.Size(many)>>20, err)
+	}
+	await(t, func() bool {
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		return s.memory.mu.used == connBytes
+	})
+}
+
+// countAnswers returns how many entries a MutateRows has answered.
+func countAnswers(stream bigtablepb.Bigtable_MutateRowsClient) (n int, err error) {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		n += len(m.Entries)
+	}
+}
+
+// TestDecodedEntries (I13): the entries of a MutateRows are decoded some at a time, so that those that need much more memory than their bytes are executed.
+func TestDecodedEntries(t *testing.T) {
+	_, addr := start(t, memoryLimit)
+	name := mutation("", 0).TableName
+	entry, err := proto.Marshal(&bigtablepb.MutateRowsRequest_Entry{RowKey: []byte("r"), Mutations: []*bigtablepb.Mutation{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := append([]byte{0x0a, byte(len(name))}, name...)
+	const entries = 500_000
+	for range entries {
+		request = append(append(request, 0x12, byte(len(entry))), entry...)
+	}
+	c := bigtablepb.NewBigtableClient(connect(t, addr))
+	stop := heapBound(t)
+	stream, err := c.MutateRows(t.Context(), &bigtablepb.MutateRowsRequest{}, encodedCodec(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := countAnswers(stream); err != nil || n != entries {
+		t.Errorf("%d answers, %v, want %d", n, err, entries)
 	}
 	stop()
 }
@@ -102,7 +182,7 @@ func TestDecodedVirtualRPCs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutations := make([]byte, memoryLimit/(2*copies)-1000)
+	mutations := make([]byte, (requestMost-1000)&^1)
 	for i := 0; i < len(mutations); i += 2 {
 		mutations[i], mutations[i+1] = 0x12, 0 // mutations {}
 	}

@@ -72,8 +72,9 @@ func (connCredentials) Info() credentials.ProtocolInfo { return credentials.Prot
 func (c connCredentials) Clone() credentials.TransportCredentials { return c }
 
 // tapped is grpc-go's tap: it adds a call to the context of a stream whose HEADERS frame the connection has read last. It returns no error.
-func (m *memory) tapped(ctx context.Context, _ *tap.Info) (context.Context, error) {
+func (m *memory) tapped(ctx context.Context, info *tap.Info) (context.Context, error) {
 	c := connOf(ctx)
+	c.newest.grouped = bigtable.Grouped(info.FullMethodName)
 	return context.WithValue(ctx, callKey{}, &call{memory: m, conn: c, stream: c.newest}), nil
 }
 
@@ -147,7 +148,7 @@ func (k *call) RecvMsg(to any) error {
 	if !ok {
 		return k.ServerStream.RecvMsg(to)
 	}
-	var r bigtable.Received
+	r := bigtable.Received{Most: k.memory.mostReceived()}
 	if err := k.ServerStream.RecvMsg(&r); err != nil {
 		return err
 	}

@@ -43,7 +43,9 @@ type account struct {
 
 // stream is a call, as its frames show it. It is guarded by memory.mu.
 type stream struct {
-	charged int64 // for the payload of its DATA frames
+	bytes   int64 // of its DATA frames, less those of messages that its handler needs no longer
+	charged int64 // for them
+	grouped bool  // it is a call of MutateRows. The tap sets it before there are bytes, and it does not change.
 	running bool  // its handler, which uses what is charged, has begun and not ended
 	ended   bool  // either side has ended or reset it, or its connection is closed
 }

@@ -9,7 +9,7 @@
 // A connection follows the frames of HTTP/2 in both directions. It charges the payload of a stream's DATA
 // frames three times, as it is received, in one piece, and decoded, until either side has ended the stream
 // and the handler of the call has ended: a client that resets a stream, or closes its connection, stops
-// no handler at once. A session is a stream that stays: the charge of a message ends when the handler receives the next one.
+// no handler at once. A request of MutateRows, which is decoded in groups of entries, is charged once, and a group. A session is a stream that stays: the charge of a message ends when the handler receives the next one.
 // Calls, reads of many rows, and large rows are charged with estimates. A call for which there is no memory is rejected with UNAVAILABLE
 // and a RetryInfo.
 //

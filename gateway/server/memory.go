@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/gateway/bigtable"
 )
 
 // overloadWait is how long a call waits for memory before it is rejected, and how long all
@@ -194,7 +195,8 @@ func (m *memory) in(c *conn, f frame) (over <-chan struct{}) {
 	case f.kind == frameHeaders || f.bytes == 0:
 		return nil
 	}
-	n := copies * int64(f.bytes)
+	s.bytes += int64(f.bytes)
+	n := m.chargeOf(s) - s.charged
 	s.charged += n
 	a.charged += n
 	m.chargeLocked(a.owner, n)
@@ -231,7 +233,32 @@ func (m *memory) settleLocked(c *conn, s *stream, n int64) {
 func (m *memory) consumed(c *conn, s *stream, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.settleLocked(c, s, copies*n)
+	s.bytes -= n
+	m.settleLocked(c, s, s.charged-m.chargeOf(s))
+}
+
+// chargeOf returns the charge for the bytes of a stream: as they were received, in one piece, and decoded. A request that is too long will not be
+// put in one piece.
+func (m *memory) chargeOf(s *stream) int64 {
+	if s.grouped {
+		return bigtable.GroupedCharge(s.bytes, m.groupBytes())
+	}
+	return min(copies*s.bytes, max(s.bytes, copies*m.mostReceived()))
+}
+
+// spareBytes is what a user has besides its longest request: for a few calls.
+const spareBytes = 4 * callBytes
+
+// groupBytes returns how much memory the entries of a MutateRows take that are decoded at a time.
+func (m *memory) groupBytes() int64 { return min(4<<20, m.limit/8) }
+
+// mostReceived returns the number of bytes that a request may have: it is charged several times. mostGrouped returns that for a MutateRows.
+func (m *memory) mostReceived() int64 {
+	return min(requestBytesMax, (m.mostDecoded()-spareBytes)/copies)
+}
+
+func (m *memory) mostGrouped() int64 {
+	return min(requestBytesMax, m.mostDecoded()-spareBytes-m.groupBytes())
 }
 
 // overLocked returns a channel if the limit is exceeded, or that of a connection's owner.

@@ -43,6 +43,10 @@ func (slowTable) Apply(ctx context.Context, m *client.RowMutation, _ ...client.A
 	return ctx.Err()
 }
 
+func (slowTable) ApplyAll(context.Context, []*client.RowMutation, ...client.ApplyOption) error {
+	return nil
+}
+
 // start starts a server on a slowTable, and returns its address.
 func start(t *testing.T, memory int64) (*Server, string) {
 	t.Helper()
@@ -92,6 +96,7 @@ func (c sharedCodec) Marshal(any) (mem.BufferSlice, error) {
 
 const (
 	memoryLimit    = 96 << 20
+	requestMost    = (memoryLimit/2 - spareBytes) / copies // see mostReceived
 	attackConns    = 4
 	attackRequest  = 4 << 20
 	attackHeapMax  = 3 * memoryLimit
@@ -381,7 +386,7 @@ func TestReadStalls(t *testing.T) {
 		b = append(b, make([]byte, payload)...)
 		b = append(b, 0, 0, 0, frameHeaders, 0, 0, 0, 0, 3) // another call
 		from := &oneRead{b: b}
-		c := newConn(from, newMemory(2*payload))
+		c := newConn(from, newMemory(payload))
 		if !c.memory.add(c, "ann") {
 			t.Fatal("no memory for a connection")
 		}

@@ -69,13 +69,14 @@ func New(cfg Config) *Server {
 	}
 	m := newMemory(cfg.MemoryBytes)
 	cfg.Data.Reserve, cfg.Data.AdmitSession, cfg.Data.DecodedBytesMax = m.reserve, m.admitSession, m.mostDecoded()
+	cfg.Data.GroupBytes = m.groupBytes()
 	data := bigtable.New(cfg.Data)
 	cfg.Admin.ProfilesChanged = data.ProfilesChanged
 	g := guard{cfg.Logger}
 	s := &Server{memory: m, data: data, caller: cfg.Caller, grpc: grpc.NewServer(
 		grpc.Creds(connCredentials{}),
 		grpc.ForceServerCodecV2(bigtable.Codec()),
-		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(min(requestBytesMax, cfg.MemoryBytes/(2*copies)))),
+		grpc.MaxConcurrentStreams(streamsMax), grpc.MaxHeaderListSize(headerBytesMax), grpc.MaxRecvMsgSize(int(max(m.mostGrouped(), m.mostReceived()))),
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
