@@ -33,6 +33,21 @@ func (g Grants) Revoke(ctx context.Context, grant Grant) error {
 	return g.change(ctx, api.MethodRevoke, grant)
 }
 
+// Set replaces the grants on a table as a whole, on a view of it, or, without a table, on the cluster: from must have their principals and
+// rights, and to has those that follow. It is one change, which is made as a whole or not at all. When it returns, it is in effect on all servers.
+// Errors: api.ErrGrantsChanged, ErrLastAdmin, and those of Add.
+func (g Grants) Set(ctx context.Context, tableName, view string, from, to []Grant) error {
+	req := api.SetGrantsRequest{Table: tableName, View: view, From: principalRights(from), To: principalRights(to)}
+	return g.calls.do(ctx, &call{method: api.MethodSetGrants, change: true, encode: req.Append})
+}
+
+func principalRights(grants []Grant) (all []api.PrincipalRights) {
+	for _, g := range grants {
+		all = append(all, api.PrincipalRights{Principal: g.Principal, Rights: g.Rights})
+	}
+	return all
+}
+
 func (g Grants) change(ctx context.Context, method string, grant Grant) error {
 	req := api.GrantRequest{Principal: grant.Principal, Rights: grant.Rights, Table: grant.Table, Family: grant.Family, View: grant.View}
 	return g.calls.do(ctx, &call{method: method, change: true, encode: req.Append})

@@ -39,6 +39,7 @@ var requiredRights = map[string]string{
 	"list_tables": forUsers, // lists the tables that the user sees
 	"grant":       forUsers, // checked by the method: admin on the table or the cluster
 	"revoke":      forUsers, // likewise
+	"set_grants":  forUsers, // likewise
 	"list_grants": forUsers, // likewise, or the user's own
 	"usage":       forUsers, // likewise
 	"hot_tablets": forUsers, // of the tables that the user may read as a whole
@@ -189,7 +190,7 @@ var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact
 
 // byMaster are the methods that the master's node executes.
 var byMaster = strings.Fields(`
-	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke add_user revoke_user remove_user disable_user
+	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke set_grants add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
 	create_replication list_replications pause_replication resume_replication remove_replication promote_table

@@ -46,6 +46,9 @@ func askedLate(f *testCluster, c *client.Client, joinToken string) map[string]fu
 		"revoke": func() error {
 			return c.Grants().Revoke(ctx, client.Grant{Principal: "ann", Table: "t", Rights: "read"})
 		},
+		"set grants": func() error {
+			return c.Grants().Set(ctx, "t", "", nil, []client.Grant{{Principal: "eve", Rights: "admin"}})
+		},
 		"add a user":     func() error { _, _, err := c.Users().AddToken(ctx, "new", 0, ""); return err },
 		"add a token":    func() error { _, _, err := c.Users().AddToken(ctx, "ann", 0, ""); return err },
 		"revoke a user":  func() error { return c.Users().Revoke(ctx, "ann") },

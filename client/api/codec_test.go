@@ -73,6 +73,8 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n)
 	case *GrantRequest:
 		err = r.Decode(d, n)
+	case *SetGrantsRequest:
+		err = r.Decode(d, n)
 	case *ListGrantsRequest:
 		err = r.Decode(d, n)
 	case *SetQuotaRequest:
@@ -181,6 +183,8 @@ func goldenRequests() []struct {
 		{"grant", &GrantRequest{Principal: "ann", Rights: "read", Table: "web", Family: "anchor"},
 			"93 a3 616e6e a4 72656164 82 a5 7461626c65 a3 776562 a6 66616d696c79 a6 616e63686f72"},
 		{"grant on the cluster", &GrantRequest{Principal: "*", Rights: "read,write"}, "92 a1 2a aa 726561642c7772697465"},
+		{"set_grants", &SetGrantsRequest{From: []PrincipalRights{{"ann", "read"}}, To: []PrincipalRights{}, View: "v", Table: "t"},
+			"93 91 92 a3 616e6e a4 72656164 90 82 a5 7461626c65 a1 74 a4 76696577 a1 76"},
 		{"list_grants", &ListGrantsRequest{Table: "web"}, "92 a0 81 a5 7461626c65 a3 776562"},
 		{"add_user", &AddUserRequest{Name: "ann", TTL: time.Second, Comment: "x"}, "92 a3 616e6e 82 a6 74746c5f6d73 cd03e8 a7 636f6d6d656e74 a1 78"},
 		{"add_user with a request", &AddUserRequest{Name: "ann", Request: []byte{0x30}}, "92 a3 616e6e 81 a7 72657175657374 c40130"},

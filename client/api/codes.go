@@ -80,6 +80,8 @@ const (
 	CodeSchemaBundleNotFound rpc.Code = 162
 	CodeSchemaBundleExists   rpc.Code = 163
 	CodeSchemaBundleChanged  rpc.Code = 164
+
+	CodeGrantsChanged rpc.Code = 165
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -152,6 +154,7 @@ var kinds = errkind.Table{
 		{Code: CodeTokenRefused, Name: "token_refused", Target: ErrTokenRefused, Form: tokenForm},
 		{Code: CodeUserNotFound, Name: "user_not_found", Target: ErrNoUser},
 		{Code: CodeGrantNotFound, Name: "grant_not_found", Target: ErrNoGrant},
+		{Code: CodeGrantsChanged, Name: "grants_changed", Target: ErrGrantsChanged},
 		{Code: CodeLastAdmin, Name: "last_admin", Target: ErrLastAdmin},
 		{Code: CodeNoIssuer, Name: "no_issuer", Target: ErrNoIssuer},
 		{Code: CodeOpenCluster, Name: "open_cluster", Target: ErrOpenCluster},

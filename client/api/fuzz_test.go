@@ -58,6 +58,7 @@ func FuzzCreateTable(f *testing.F)     { fuzzRequest[CreateTableRequest](f) }
 
 func FuzzAddUser(f *testing.F)        { fuzzRequest[AddUserRequest](f) }
 func FuzzGrant(f *testing.F)          { fuzzRequest[GrantRequest](f) }
+func FuzzSetGrants(f *testing.F)      { fuzzRequest[SetGrantsRequest](f) }
 func FuzzListGrants(f *testing.F)     { fuzzRequest[ListGrantsRequest](f) }
 func FuzzSetQuota(f *testing.F)       { fuzzRequest[SetQuotaRequest](f) }
 func FuzzCreateSchedule(f *testing.F) { fuzzRequest[CreateScheduleRequest](f) }

@@ -64,6 +64,7 @@ const (
 
 	MethodGrant      = "grant"
 	MethodRevoke     = "revoke"
+	MethodSetGrants  = "set_grants"
 	MethodListGrants = "list_grants"
 	MethodAddUser    = "add_user"
 	MethodListUsers  = "list_users"
@@ -130,7 +131,7 @@ func Methods() []string {
 		MethodListNodes, MethodDrainNode, MethodRemoveNode, MethodRaftStatus, MethodUnservedTablets,
 		MethodCreateToken, MethodListTokens, MethodRevokeToken,
 		MethodRotateAuthority, MethodAuthorityStatus,
-		MethodGrant, MethodRevoke, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
+		MethodGrant, MethodRevoke, MethodSetGrants, MethodListGrants, MethodAddUser, MethodListUsers, MethodRevokeUser, MethodRemoveUser,
 		MethodDisableUser, MethodEnableUser, MethodWhoami,
 		MethodUsage, MethodKeyHeat, MethodHotTablets, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/rpc"
 )
 
 var (
@@ -13,6 +14,8 @@ var (
 	ErrNoUser = errors.New("no such user")
 	// ErrNoGrant means that there is no such grant to revoke.
 	ErrNoGrant = errors.New("no such grant")
+	// ErrGrantsChanged means that the grants are not those that set_grants was to replace.
+	ErrGrantsChanged = errors.New("grants have changed")
 	// ErrLastAdmin means that the cluster would have no enabled administrator with a valid
 	// credential left.
 	ErrLastAdmin = errors.New("the cluster would have no administrator left")
@@ -79,6 +82,80 @@ func (r *GrantRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Table = textOption(d, "table")
 	case "family":
 		r.Family = textOption(d, "family")
+	case "view":
+		r.View = textOption(d, "view")
+	default:
+		return false
+	}
+	return true
+}
+
+// SetGrantsRequest holds the parameters of set_grants:
+//
+//	[[[principal, rights]…], [[principal, rights]…], options?]    options: table, view
+type SetGrantsRequest struct {
+	Options
+	// From are the present grants on the object, and To those that replace them. Principals differ.
+	From, To []PrincipalRights
+	// Table and View name the object, as in a GrantRequest. Grants on families of the table are not changed.
+	Table, View string
+}
+
+// PrincipalRights are the rights of a principal on an object.
+type PrincipalRights struct {
+	Principal string
+	Rights    string // as in a GrantRequest
+}
+
+// setGrantsMax bounds the grants in a request: an object has no more.
+const setGrantsMax = 3000
+
+// Append encodes the parameters.
+func (r *SetGrantsRequest) Append(e *wire.Encoder) {
+	n := r.Options.count()
+	for _, s := range []string{r.Table, r.View} {
+		if s != "" {
+			n++
+		}
+	}
+	e.Array(2 + min(n, 1))
+	for _, all := range [][]PrincipalRights{r.From, r.To} {
+		e.Array(len(all))
+		for _, g := range all {
+			e.Array(2)
+			e.Str(g.Principal)
+			e.Str(g.Rights)
+		}
+	}
+	r.Options.append(e, n)
+	appendText(e, "table", r.Table)
+	appendText(e, "view", r.View)
+}
+
+// Decode decodes the n parameters in d.
+func (r *SetGrantsRequest) Decode(d *wire.Decoder, n int) error {
+	if err := params(MethodSetGrants, n, 2, 3); err != nil {
+		return err
+	}
+	*r = SetGrantsRequest{}
+	for _, to := range []*[]PrincipalRights{&r.From, &r.To} {
+		for range d.ArrayMax(setGrantsMax) {
+			if d.Array() != 2 && d.Err() == nil {
+				return rpc.Errorf(rpc.CodeBadRequest, "%s: a grant has not two elements", MethodSetGrants)
+			}
+			*to = append(*to, PrincipalRights{Principal: d.Str(), Rights: d.Str()})
+			if d.Err() != nil {
+				return d.Err()
+			}
+		}
+	}
+	return r.Options.decode(d, n > 2, r)
+}
+
+func (r *SetGrantsRequest) option(key []byte, d *wire.Decoder) bool {
+	switch string(key) {
+	case "table":
+		r.Table = textOption(d, "table")
 	case "view":
 		r.View = textOption(d, "view")
 	default:

@@ -28,5 +28,5 @@
 //	     intersections of fewer than two rules.
 //	GA2. A family without a policy has no rule, not an empty one: cbt prints that as a policy.
 //	GA3. Setting an IAM policy that was read changes nothing, and setting any other changes only the grants on the table as a whole, on the view, or on
-//	     the cluster. A right is revoked together with stored ones that it implies.
+//	     the cluster. It is one change, from the grants whose etag was compared.
 package bigtableadmin

@@ -21,8 +21,7 @@ import (
 // Grants administers rights. client.Grants implements it; see there for the errors.
 type Grants interface {
 	List(ctx context.Context, tableName, principal string) ([]client.Grant, error)
-	Add(ctx context.Context, grant client.Grant) error
-	Revoke(ctx context.Context, grant client.Grant) error
+	Set(ctx context.Context, tableName, view string, from, to []client.Grant) error
 }
 
 var _ Grants = client.Grants{}
@@ -106,14 +105,14 @@ const (
 	everyone   = "allAuthenticatedUsers"
 )
 
-// grantsOf returns the rights of each principal on a resource, and what its policy is as an etag. Those of a backup are the rights on the cluster by
-// which backups can be used.
-func grantsOf(ctx context.Context, g Grants, of resource) (map[string]rights, []byte, error) {
+// grantsOf returns the grants on a resource, and what its policy is as an etag. Those of a backup are the grants on the cluster by which backups can
+// be used.
+func grantsOf(ctx context.Context, g Grants, of resource) (held map[string]rights, etag []byte, err error) {
 	all, err := g.List(ctx, of.table, "")
 	if err != nil && !errors.Is(err, client.ErrOpenCluster) {
 		return nil, nil, errcode.Convert(err, errcode.Repeatable)
 	}
-	held := map[string]rights{}
+	held = map[string]rights{}
 	for _, grant := range all {
 		if grant.Table == of.table && grant.Family == "" && grant.View == of.view {
 			if r := parseRights(grant.Rights) & of.applicable(); r != 0 {
@@ -194,56 +193,68 @@ func getPolicy(ctx context.Context, grants Grants, of resource) (*iampb.Policy, 
 	return policyOfGrants(held, etag), nil
 }
 
-// setPolicy implements SetIamPolicy for a resource. Rights are added before others are revoked, each at once, and those of the caller are revoked last:
-// without them it could not complete the policy, nor read it.
-func setPolicy(ctx context.Context, caller Caller, grants Grants, of resource, p *iampb.Policy) (*iampb.Policy, error) {
+// setAttempts is how often a policy without an etag is set anew if the grants change meanwhile.
+const setAttempts = 5
+
+// setPolicy implements SetIamPolicy for a resource, by one change of its grants from those that were read.
+func setPolicy(ctx context.Context, grants Grants, of resource, p *iampb.Policy) (*iampb.Policy, error) {
 	want, err := of.requested(p)
 	if err != nil {
 		return nil, err
 	}
-	held, etag, err := grantsOf(ctx, grants, of)
-	if err != nil {
-		return nil, err
-	}
-	if given := p.GetEtag(); len(given) > 0 && string(given) != string(etag) {
-		return nil, status.Error(codes.Aborted, "The policy has changed since it was read: read it again.")
-	}
-	me, err := caller.Whoami(ctx)
-	if err == nil {
-		err = changeGrants(ctx, grants, of, held, want, me.Name)
-	}
-	if err != nil {
-		return nil, errcode.Convert(err, errcode.Repeatable) // a repetition ends with the same rights
-	}
-	if of.revoked(held, want, me.Name)&mayAdmin != 0 {
-		return policyOfGrants(want, etagOf(want)), nil
-	}
-	return getPolicy(ctx, grants, of)
-}
-
-// revoked returns the rights on the resource that a principal loses.
-func (r resource) revoked(held, want map[string]rights, principal string) rights {
-	return held[principal] &^ want[principal].implied()
-}
-
-// changeGrants makes the rights of the principals on a resource those of want. It revokes those of last after all others.
-func changeGrants(ctx context.Context, g Grants, of resource, held, want map[string]rights, last string) error {
-	for _, principal := range slices.Sorted(maps.Keys(want)) {
-		if added := want[principal].least() &^ held[principal]; added != 0 {
-			if err := g.Add(ctx, of.grant(principal, added)); err != nil {
-				return err
-			}
+	given := p.GetEtag()
+	for attempt := 1; ; attempt++ {
+		held, etag, err := grantsOf(ctx, grants, of)
+		if err != nil {
+			return nil, err
+		}
+		if len(given) > 0 && string(given) != string(etag) {
+			return nil, errPolicyChanged
+		}
+		next := replaced(held, want)
+		if maps.Equal(next, held) {
+			return policyOfGrants(held, etag), nil
+		}
+		err = grants.Set(ctx, of.table, of.view, listed(held), listed(next))
+		switch {
+		case err == nil:
+			return policyOfGrants(next, etagOf(next)), nil // the caller may have lost the right to read it
+		case !errors.Is(err, api.ErrGrantsChanged):
+			return nil, errcode.Convert(err, repeatWithout(given))
+		case len(given) > 0 || attempt == setAttempts:
+			return nil, errPolicyChanged
 		}
 	}
-	principals := slices.DeleteFunc(slices.Sorted(maps.Keys(held)), func(principal string) bool { return principal == last })
-	for _, principal := range append(principals, last) {
-		if revoked := of.revoked(held, want, principal); revoked != 0 {
-			if err := g.Revoke(ctx, of.grant(principal, revoked)); err != nil {
-				return err
-			}
+}
+
+var errPolicyChanged = status.Error(codes.Aborted, "The policy has changed since it was read: read it again.")
+
+// repeatWithout reports whether a change may be made twice: with an etag, the second one would fail, and the client could not find out whether the first one
+// was made.
+func repeatWithout(etag []byte) errcode.Repeat {
+	if len(etag) > 0 {
+		return errcode.Once
+	}
+	return errcode.Repeatable
+}
+
+// replaced returns the rights of each principal when those of a policy replace others. What is the same is left as it is.
+func replaced(held, want map[string]rights) map[string]rights {
+	next := map[string]rights{}
+	for principal, r := range want {
+		if next[principal] = r.least(); held[principal].least() == r.least() {
+			next[principal] = held[principal]
 		}
 	}
-	return nil
+	return next
+}
+
+// listed returns grants as a list, by principal.
+func listed(held map[string]rights) (all []client.Grant) {
+	for _, principal := range slices.Sorted(maps.Keys(held)) {
+		all = append(all, client.Grant{Principal: principal, Rights: held[principal].String()})
+	}
+	return all
 }
 
 // heldPermissions implements TestIamPermissions for a resource. It returns the permissions that the caller has on all of it.

@@ -22,6 +22,8 @@ type fakeRights struct {
 	log  []string
 	fail map[string]error // by principal
 	me   client.Whoami
+	// changing is called before each Set.
+	changing func()
 	// denied is the error of Find. Otherwise the only backup is "b".
 	denied error
 }
@@ -45,27 +47,44 @@ func (f *fakeRights) List(context.Context, string, string) ([]client.Grant, erro
 // place returns what a grant is on.
 func place(g client.Grant) string { return strings.TrimSuffix(g.Table+"/"+g.View, "/") }
 
-func (f *fakeRights) Add(_ context.Context, g client.Grant) error {
-	f.log = append(f.log, fmt.Sprintf("+%s %s %s", g.Principal, place(g), g.Rights))
-	if err := f.fail[g.Principal]; err != nil {
-		return err
+// Set replaces grants, and logs those that differ.
+func (f *fakeRights) Set(_ context.Context, table, view string, from, to []client.Grant) error {
+	if f.changing != nil {
+		f.changing()
 	}
-	f.all = append(f.all, g)
-	return nil
-}
-
-func (f *fakeRights) Revoke(_ context.Context, g client.Grant) error {
-	f.log = append(f.log, fmt.Sprintf("-%s %s %s", g.Principal, place(g), g.Rights))
-	var left []client.Grant
-	for _, held := range f.all {
-		if held.Principal == g.Principal && held.Table == g.Table && held.Family == g.Family && held.View == g.View { // what is stored, without what it implies
-			held.Rights = (parseRights(held.Rights) &^ parseRights(g.Rights)).String()
+	text := func(all []client.Grant) (texts []string) {
+		for _, g := range all {
+			if g.Table == "" {
+				g.Table, g.View = table, view
+			}
+			texts = append(texts, fmt.Sprintf("%s %s %s", g.Principal, place(g), g.Rights))
 		}
-		if held.Rights != "" {
-			left = append(left, held)
+		return texts
+	}
+	isOfOther := func(g client.Grant) bool { return g.Table != table || g.View != view || g.Family != "" }
+	had, before, after := slices.DeleteFunc(slices.Clone(f.all), isOfOther), text(from), text(to)
+	if got := text(had); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(before))) {
+		return api.ErrGrantsChanged
+	}
+	for _, g := range to {
+		if err := f.fail[g.Principal]; err != nil {
+			return err
 		}
 	}
-	f.all = left
+	for _, g := range after {
+		if !slices.Contains(before, g) {
+			f.log = append(f.log, "+"+g)
+		}
+	}
+	for _, g := range before {
+		if !slices.Contains(after, g) {
+			f.log = append(f.log, "-"+g)
+		}
+	}
+	f.all = slices.DeleteFunc(slices.Clone(f.all), func(g client.Grant) bool { return !isOfOther(g) })
+	for _, g := range to {
+		f.all = append(f.all, client.Grant{Principal: g.Principal, Table: table, View: view, Rights: g.Rights})
+	}
 	return nil
 }
 
@@ -110,7 +129,7 @@ func TestIamPolicy(t *testing.T) {
 	if want := "bigtable.reader=user:bob bigtable.user=user:ann+user:zoe"; bindings(p) != want {
 		t.Errorf("%s, want %s", bindings(p), want)
 	}
-	if want := []string{"+ann t read,write", "+zoe t read,write", "-* t read", "-ann t admin", "-bob t write", "-eve t read", "-wim t write", "-zac t read,write,admin"}; !slices.Equal(f.log, want) {
+	if want := []string{"+ann t read,write", "+bob t read", "+zoe t read,write", "-* t read", "-ann t admin", "-bob t read,write", "-eve t read", "-wim t write", "-zac t read,write,admin"}; !slices.Equal(f.log, want) {
 		t.Errorf("calls %q, want %q", f.log, want)
 	}
 	if _, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: next}); status.Code(err) != codes.Aborted {
@@ -121,32 +140,18 @@ func TestIamPolicy(t *testing.T) {
 	}
 }
 
-// onlyAdmin rejects changes by the caller once its right admin is revoked.
+// onlyAdmin rejects requests of a caller without the right admin.
 type onlyAdmin struct{ *fakeRights }
 
-func (f onlyAdmin) check() error {
-	if !slices.ContainsFunc(f.all, func(g client.Grant) bool { return g.Principal == f.me.Name && parseRights(g.Rights)&mayAdmin != 0 }) {
-		return client.ErrPermission
-	}
-	return nil
-}
-
 func (f onlyAdmin) List(ctx context.Context, table, principal string) ([]client.Grant, error) {
-	if err := f.check(); err != nil {
-		return nil, err
+	if !slices.ContainsFunc(f.all, func(g client.Grant) bool { return g.Principal == f.me.Name && parseRights(g.Rights)&mayAdmin != 0 }) {
+		return nil, client.ErrPermission
 	}
 	return f.fakeRights.List(ctx, table, principal)
 }
 
-func (f onlyAdmin) Revoke(ctx context.Context, g client.Grant) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	return f.fakeRights.Revoke(ctx, g)
-}
-
-// TestIamRevokesCallerLast: an administrator that is not in the new policy completes it, and gets it as the answer.
-func TestIamRevokesCallerLast(t *testing.T) {
+// TestIamRevokesCaller: an administrator that is not in the new policy sets it as a whole, and gets it as the answer.
+func TestIamRevokesCaller(t *testing.T) {
 	f := &fakeRights{me: client.Whoami{Kind: api.KindPrincipal, Name: "ann"}, all: []client.Grant{
 		{Principal: "ann", Table: "t", Rights: "admin"}, {Principal: "bob", Table: "t", Rights: "read,write"}, {Principal: "zac", Table: "t", Rights: "admin"}}}
 	s := f.service()
@@ -156,13 +161,56 @@ func TestIamRevokesCallerLast(t *testing.T) {
 	if err != nil || bindings(p) != "bigtable.admin=user:eve" {
 		t.Errorf("%s, %v", bindings(p), err)
 	}
-	if want := []string{"+eve t admin", "-bob t read,write", "-zac t admin", "-ann t admin"}; !slices.Equal(f.log, want) {
-		t.Errorf("calls %q, want %q", f.log, want)
+	if want := []string{"+eve t admin", "-ann t admin", "-bob t read,write", "-zac t admin"}; !slices.Equal(f.log, want) {
+		t.Errorf("changes %q, want %q", f.log, want)
 	}
 	f.me.Name = "eve" // the etag is that of the policy
 	again, err := s.GetIamPolicy(t.Context(), &iampb.GetIamPolicyRequest{Resource: iamTable})
 	if err != nil || string(again.GetEtag()) != string(p.GetEtag()) {
 		t.Errorf("etag %x, %v, want %x", again.GetEtag(), err, p.GetEtag())
+	}
+}
+
+// TestIamRaces: if the grants change between the read of a policy and its replacement, a policy with an etag is not set, and one without is set anew.
+func TestIamRaces(t *testing.T) {
+	races := 0
+	f := &fakeRights{}
+	f.changing = func() {
+		if races > 0 {
+			races--
+			f.all = append(f.all, client.Grant{Principal: fmt.Sprintf("new%d", races), Table: "t", Rights: "read"})
+		}
+	}
+	s := f.service()
+	set := func(etag []byte) error {
+		policy := &iampb.Policy{Etag: etag, Bindings: []*iampb.Binding{{Role: "roles/bigtable.user", Members: []string{"user:ann"}}}}
+		_, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: iamTable, Policy: policy})
+		return err
+	}
+	for _, k := range []struct {
+		races    int
+		withEtag bool
+		want     codes.Code
+	}{{1, true, codes.Aborted}, {0, true, codes.OK}, {setAttempts - 1, false, codes.OK}, {setAttempts, false, codes.Aborted}} {
+		var etag []byte
+		if f.all, races = []client.Grant{{Principal: "bob", Table: "t", Rights: "read"}}, k.races; k.withEtag {
+			p, err := s.GetIamPolicy(t.Context(), &iampb.GetIamPolicyRequest{Resource: iamTable})
+			if err != nil {
+				t.Fatal(err)
+			}
+			etag = p.Etag
+		}
+		err := set(etag)
+		if set := len(f.all) == 1 && f.all[0].Principal == "ann"; status.Code(err) != k.want || set != (k.want == codes.OK) {
+			t.Errorf("%+v: %v, grants %+v", k, err, f.all)
+		}
+	}
+	for _, etag := range [][]byte{nil, etagOf(map[string]rights{"bob": mayRead})} {
+		f.all, f.fail = []client.Grant{{Principal: "bob", Table: "t", Rights: "read"}}, map[string]error{"ann": &client.AmbiguousError{Err: context.DeadlineExceeded}}
+		want := map[bool]codes.Code{true: codes.Unavailable, false: codes.Unknown}[etag == nil]
+		if err := set(etag); status.Code(err) != want {
+			t.Errorf("an unknown outcome with the etag %x: %v, want %v", etag, err, want)
+		}
 	}
 }
 

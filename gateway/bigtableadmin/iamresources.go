@@ -29,11 +29,6 @@ var errBackupPolicy = status.Error(codes.FailedPrecondition,
 // resource is what has a policy: a table as a whole, a view of one, a backup, or the cluster, which is each instance, and has no names here.
 type resource struct{ table, view, backup string }
 
-// grant returns a grant on the resource.
-func (r resource) grant(principal string, held rights) client.Grant {
-	return client.Grant{Principal: principal, Table: r.table, View: r.view, Rights: held.String()}
-}
-
 // applicable returns the rights that apply to the resource.
 func (r resource) applicable() rights {
 	switch {
@@ -195,14 +190,14 @@ func (s *Service) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyReque
 
 // SetIamPolicy implements adminpb.BigtableTableAdminServer. The policy of a backup cannot be set.
 func (s *Service) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyRequest) (*iampb.Policy, error) {
-	caller, grants, of, err := s.rightsOn(ctx, req.GetResource())
+	_, grants, of, err := s.rightsOn(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
 	if of.backup != "" {
 		return nil, errBackupPolicy
 	}
-	return setPolicy(ctx, caller, grants, of, req.GetPolicy())
+	return setPolicy(ctx, grants, of, req.GetPolicy())
 }
 
 // TestIamPermissions implements adminpb.BigtableTableAdminServer. It returns the permissions that the caller has on all families of the table, on the view,
@@ -242,11 +237,11 @@ func (s *instances) GetIamPolicy(ctx context.Context, req *iampb.GetIamPolicyReq
 
 // SetIamPolicy implements adminpb.BigtableInstanceAdminServer.
 func (s *instances) SetIamPolicy(ctx context.Context, req *iampb.SetIamPolicyRequest) (*iampb.Policy, error) {
-	caller, grants, err := s.rightsOn(ctx, req.GetResource())
+	_, grants, err := s.rightsOn(ctx, req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	return setPolicy(ctx, caller, grants, resource{}, req.GetPolicy())
+	return setPolicy(ctx, grants, resource{}, req.GetPolicy())
 }
 
 // TestIamPermissions implements adminpb.BigtableInstanceAdminServer. It returns the permissions that the caller has on all tables, and on the cluster.

@@ -58,8 +58,8 @@ func TestIamInstance(t *testing.T) {
 	if want := "bigtable.admin=user:bob bigtable.reader=user:mon bigtable.viewer=user:eve"; bindings(p) != want {
 		t.Errorf("%s, want %s", bindings(p), want)
 	}
-	// None of the rights that were stored beside those that imply them is left.
-	if want := []string{"+bob  admin", "+mon  read", "-*  monitor", "-eve  read", "-root  read,write,admin,monitor", "-wim  write,monitor"}; !slices.Equal(f.log, want) {
+	want = "+bob  admin;+eve  monitor;+mon  read;-*  monitor;-bob  read,write;-eve  read,monitor;-mon  monitor;-root  read,write,admin,monitor;-wim  write,monitor"
+	if want := strings.Split(want, ";"); !slices.Equal(f.log, want) {
 		t.Errorf("calls %q, want %q", f.log, want)
 	}
 	if _, err := s.SetIamPolicy(t.Context(), &iampb.SetIamPolicyRequest{Resource: parent, Policy: next}); status.Code(err) != codes.Aborted {
@@ -116,8 +116,8 @@ func TestIamInstanceErrors(t *testing.T) {
 			t.Errorf("%s without the right: %v", what, err)
 		}
 	}
-	if len(f.log) != 2 { // unknown and last
-		t.Errorf("calls %q", f.log)
+	if len(f.log) > 0 {
+		t.Errorf("changes %q", f.log)
 	}
 }
 

@@ -136,6 +136,7 @@ var kinds = []struct {
 	{client.ErrOpenCluster, codes.FailedPrecondition, 0},
 	{client.ErrLastAdmin, codes.FailedPrecondition, 0},
 	{client.ErrNoUser, codes.InvalidArgument, 0},
+	{api.ErrGrantsChanged, codes.Aborted, 0},
 	{client.ErrNoGrant, codes.Aborted, retryDelay}, // it was revoked concurrently
 	{client.ErrCorrupt, codes.DataLoss, 0},
 	{api.ErrNoChangeStream, codes.FailedPrecondition, 0},

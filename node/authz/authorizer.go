@@ -160,7 +160,7 @@ func (z *Authorizer) stillMay(caller *Subject, g *Guard, method, name string) er
 	switch method {
 	case api.MethodDropTable: // its grants are dropped with it
 		return nil
-	case api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // the caller may have changed its own rights
+	case api.MethodGrant, api.MethodRevoke, api.MethodSetGrants, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // the caller may have changed its own rights
 		return nil
 	}
 	_, err := z.may(caller, g, name)

@@ -23,6 +23,7 @@ func (acc *Service) handleGrants(r method.Registrar) {
 		// The caller must administer the cluster or the table, which serveGrant checks.
 		r.Handle(method, rpc.Spawned, authz.Guard{To: authz.Known, Master: true}, func(c *rpc.Call) { acc.serveGrant(c, method) })
 	}
+	r.Handle(api.MethodSetGrants, rpc.Spawned, authz.Guard{To: authz.Known, Master: true}, acc.serveSetGrants)
 	r.Handle(api.MethodListGrants, rpc.Spawned, authz.Guard{To: authz.Known}, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
 		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
@@ -82,13 +83,8 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 	if err != nil {
 		return reply.BadRequest(err)
 	}
-	switch {
-	case r.Table == "" && r.Family+r.View != "":
-		return reply.BadRequest(errors.New("a family or view without a table"))
-	case r.Family != "" && r.View != "":
-		return reply.BadRequest(errors.New("a grant is on a family or on a view"))
-	case r.View != "" && rights&^(acl.Read|acl.Write) != 0:
-		return reply.BadRequest(errors.New("on a view, rights are read and write"))
+	if err := checkGrantTarget(r, rights); err != nil {
+		return err
 	}
 	return acc.changeRights(ctx, authz.ChangeRequest{Caller: caller, Method: method, Name: r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
@@ -119,6 +115,19 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 		})
 		return grantError(err)
 	})
+}
+
+// checkGrantTarget rejects a request whose scope is contradictory, or to which the rights do not apply.
+func checkGrantTarget(r *api.GrantRequest, rights acl.Rights) error {
+	switch {
+	case r.Table == "" && r.Family+r.View != "":
+		return reply.BadRequest(errors.New("a family or view without a table"))
+	case r.Family != "" && r.View != "":
+		return reply.BadRequest(errors.New("a grant is on a family or on a view"))
+	case r.View != "" && rights&^(acl.Read|acl.Write) != 0:
+		return reply.BadRequest(errors.New("on a view, rights are read and write"))
+	}
+	return nil
 }
 
 // grantTarget returns the current schema of the table in a request, and sets the family or view of g; nil for the cluster.
@@ -152,6 +161,8 @@ func grantError(err error) error {
 	switch {
 	case errors.Is(err, acl.ErrNoGrant):
 		return api.ErrNoGrant
+	case errors.Is(err, acl.ErrChanged):
+		return api.ErrGrantsChanged
 	case errors.Is(err, acl.ErrImplied), errors.Is(err, acl.ErrClusterRight):
 		return reply.BadRequest(err)
 	case errors.Is(err, acl.ErrTooMany):

@@ -19,6 +19,8 @@ var (
 	ErrClusterRight = errors.New("monitor is a right on the cluster only")
 	// ErrNoGrant means that there is no such grant to revoke.
 	ErrNoGrant = errors.New("no such grant")
+	// ErrChanged means that a policy has other grants than those to replace.
+	ErrChanged = errors.New("grants have changed")
 	// ErrTooMany means that a table or the cluster has the maximum number of grants, or a principal
 	// the maximum number of individually revoked certificates.
 	ErrTooMany = errors.New("limit reached")

@@ -103,6 +103,27 @@ func (p *Policy) Revoke(g Grant) (*Policy, error) {
 	return next, nil
 }
 
+// Replace returns the policy with the grants to, instead of from, on a family or view, or on the whole scope of the policy if family is 0. Both have
+// a grant for each principal, whose Family is not used. Errors: ErrChanged if the policy has others than from; those of Grant.
+func (p *Policy) Replace(family uint32, from, to []Grant) (next *Policy, err error) {
+	next = p.filter(func(g Grant) bool { return g.Family != family })
+	if len(p.Grants)-len(next.Grants) != len(from) {
+		return nil, ErrChanged
+	}
+	for _, g := range from {
+		if i, ok := p.find(g.Principal, family); !ok || p.Grants[i].Rights != g.Rights {
+			return nil, ErrChanged
+		}
+	}
+	for _, g := range to {
+		g.Family = family
+		if next, err = next.Grant(g); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
 // Forget returns the policy without the grants to a principal.
 func (p *Policy) Forget(principal string) *Policy {
 	return p.filter(func(g Grant) bool { return g.Principal != principal })

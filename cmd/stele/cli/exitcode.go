@@ -155,7 +155,7 @@ func ambiguousHint(err error) string {
 	if errors.As(err, &unknown) && slices.Contains([]string{api.MethodSplitTablet, api.MethodMoveTablet, api.MethodMergeTablets}, unknown.Method) {
 		return `check by "stele tablet list" whether it took effect`
 	}
-	if errors.As(err, &unknown) && slices.Contains([]string{api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser, api.MethodEnableUser}, unknown.Method) {
+	if errors.As(err, &unknown) && slices.Contains([]string{api.MethodGrant, api.MethodRevoke, api.MethodSetGrants, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser, api.MethodEnableUser}, unknown.Method) {
 		return "retry: the change takes effect cluster-wide only when this command succeeds"
 	}
 	return `check by "stele get" or "stele table describe" whether it took effect`
