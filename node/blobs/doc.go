@@ -15,7 +15,8 @@
 // # Invariants
 //
 //	BL1. An upload is used only by its owner, by one call at a time, and its bytes are appended once, however often a call is repeated.
-//	BL2. A file is named only after its bytes are durable, and its bytes are deleted only after its name. Bytes that may be named by a
-//	    write of unknown outcome are left to garbage collection.
+//	BL2. A file is named only after its bytes are durable, and its bytes are deleted only after its name, and only if the
+//	    file that was removed is known not to be staged. Bytes that a backup, or a write of unknown outcome, may name are left to
+//	    garbage collection.
 //	BL3. Garbage is collected only under the mastership in which a round began.
 package blobs

@@ -466,25 +466,40 @@ func parseID(s string) (blobfs.ID, error) {
 	return id, nil
 }
 
-// deleteBlob deletes a blob's file and then its bytes. Bytes on nodes that do not answer are left to garbage collection. The error is
-// api.ErrNoBlob, or that of the lock service.
+// deleteBlob deletes a blob's file and then its bytes. Bytes that a backup may name, and those on nodes that do not answer, are left to
+// garbage collection. The error is api.ErrNoBlob, or that of the lock service.
 func (bs *Service) deleteBlob(ctx context.Context, id blobfs.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	file, _, err := bs.Roots.Stored(ctx, id)
-	if errors.Is(err, api.ErrNoBlob) {
-		return err
-	}
-	keep := file.Staged
-	err = bs.Catalog.Remove(ctx, roots.StoredPath(id), metaapi.AnyGeneration)
+	unshared, err := bs.removeFile(ctx, id)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
 	}
-	if err != nil || keep {
-		return err // a backup may name the bytes of a staged blob
+	if err != nil || !unshared {
+		return err
 	}
 	if err := bs.Store().Delete(ctx, id); err != nil && !errors.Is(err, blobfs.ErrNoBlob) {
 		bs.Log.Warn("deleted blob left to garbage collection", "blob", id.String(), "err", err)
 	}
 	return nil
+}
+
+// removeFile removes a blob's file. unshared means that exactly the removed file proves that nothing else names the bytes: it was
+// decoded, and is not staged. The error is that of the lock service.
+func (bs *Service) removeFile(ctx context.Context, id blobfs.ID) (unshared bool, err error) {
+	for {
+		f, err := bs.Catalog.Meta.Get(ctx, roots.StoredPath(id))
+		if err != nil {
+			return false, err
+		}
+		file, errFile := roots.DecodeStored(f.Data)
+		err = bs.Catalog.Remove(ctx, f.Path, f.Generation)
+		if errors.Is(err, metaapi.ErrGeneration) && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
+			continue // it was written meanwhile
+		}
+		if errFile != nil && err == nil {
+			bs.Log.Warn("blob with an unreadable file left to garbage collection", "blob", id.String(), "err", errFile)
+		}
+		return err == nil && errFile == nil && file.Handle.ID == id && !file.Staged, err
+	}
 }
