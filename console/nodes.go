@@ -74,6 +74,16 @@ func (n *nodeRow) look() {
 	n.Disk = usedBar(n.CapacityBytes-n.FreeBytes, n.CapacityBytes)
 }
 
+// Down returns what to do about each node that is down.
+func (t nodeTable) Down() (all []string) {
+	for i := range t {
+		if t[i].Down != "" {
+			all = append(all, t[i].Down)
+		}
+	}
+	return all
+}
+
 // nodesPage shows all nodes.
 func nodesPage(ctx context.Context, q *query) (*content, error) {
 	nodes, err := q.Nodes().List(ctx)

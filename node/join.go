@@ -80,7 +80,11 @@ func (n *Node) admit(ctx context.Context, p formation.Peer) error {
 }
 
 func (n *Node) leaveCluster() error {
-	err := n.members.Leave()
+	reason := ""
+	if failure := n.life.failure(); failure != nil {
+		reason = failure.Error()
+	}
+	err := n.members.Leave(reason)
 	if n.formation != nil {
 		_ = n.formation.Close()
 	}

@@ -9,6 +9,7 @@ import (
 // lifecycle is how far a node has started, or why it has failed. It fails once.
 type lifecycle struct {
 	waiting func(what string) // see Config.Waiting
+	failed  func(err error)   // called before done is closed by an error
 	stage   atomic.Pointer[string]
 	serving atomic.Bool // while the node serves data
 	once    sync.Once
@@ -28,6 +29,9 @@ func (l *lifecycle) enter(stage string) {
 func (l *lifecycle) fail(err error) {
 	l.once.Do(func() {
 		l.serving.Store(false)
+		if err != nil && l.failed != nil {
+			l.failed(err)
+		}
 		l.err = err
 		close(l.done)
 	})

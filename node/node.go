@@ -184,6 +184,11 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = results.New(cfg.budget().Results)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.newServices()
+	n.life.failed = func(err error) {
+		if disks.Stalled(err) { // such a process ends without Close
+			n.members.Announce(err.Error())
+		}
+	}
 	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialer.Dial
 	return n, nil
 }

@@ -545,8 +545,8 @@ func TestAdministrationRoundTrips(t *testing.T) {
 		t.Errorf("schemas: %v, %v", got, err)
 	}
 	nodes := []NodeInfo{
-		{"n1", "one", "a", "h:1", "h:2", "h:3", "v1", NodeAlive, 1.5, true, true, true, true, true, 1 << 40, 3, -7, 3600},
-		{ID: "n2", State: NodeLeft, FreeBytes: 1},
+		{"n1", "one", "a", "h:1", "h:2", "h:3", "v1", NodeAlive, 1.5, "", true, true, true, true, true, 1 << 40, 3, -7, 3600},
+		{ID: "n2", State: NodeLeft, Reason: "sync: input/output error", FreeBytes: 1},
 	}
 	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { AppendNodes(e, nodes) }))
 	if got, err := DecodeNodes(&d); err != nil || d.More() || !reflect.DeepEqual(got, nodes) {

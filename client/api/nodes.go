@@ -30,11 +30,13 @@ type NodeInfo struct {
 	// State is NodeAlive or another state; SinceSeconds is the time since it last changed.
 	State        string  `json:"state"`
 	SinceSeconds float64 `json:"since_s"`
-	Voter        bool    `json:"voter"`  // in the Raft group
-	Leader       bool    `json:"leader"` // of the Raft group
-	Master       bool    `json:"master"`
-	Draining     bool    `json:"draining"` // by request of an operator
-	Self         bool    `json:"self"`     // the node that answers
+	// Reason is the error with which a node in the state "left" ended by itself; empty: it was stopped, or is of an older version.
+	Reason   string `json:"reason,omitempty"`
+	Voter    bool   `json:"voter"`  // in the Raft group
+	Leader   bool   `json:"leader"` // of the Raft group
+	Master   bool   `json:"master"`
+	Draining bool   `json:"draining"` // by request of an operator
+	Self     bool   `json:"self"`     // the node that answers
 
 	CapacityBytes int64 `json:"capacity_bytes"` // of its disks
 	FreeBytes     int64 `json:"free_bytes"`
@@ -81,7 +83,7 @@ func FindNode(nodes []NodeInfo, idOrName string) (*NodeInfo, error) {
 func (n *NodeInfo) fields() fields {
 	return fields{
 		{"id", &n.ID}, {"name", &n.Name}, {"zone", &n.Zone}, {"rpc", &n.RPC}, {"gossip", &n.Gossip}, {"http", &n.HTTP},
-		{"version", &n.Version}, {"state", &n.State},
+		{"version", &n.Version}, {"state", &n.State}, {"reason", &n.Reason},
 		{"voter", &n.Voter}, {"leader", &n.Leader}, {"master", &n.Master}, {"draining", &n.Draining}, {"self", &n.Self},
 		{"since_s", &n.SinceSeconds}, {"capacity_bytes", &n.CapacityBytes}, {"free_bytes", &n.FreeBytes},
 		{"disk_growth_bytes", &n.DiskGrowthBytes}, {"disk_growth_over_s", &n.DiskGrowthOverS},

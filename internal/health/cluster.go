@@ -91,10 +91,12 @@ type Node struct {
 	State string `json:"state"`
 	// StateForS is the time in seconds that the node has been in this state, by membership.
 	StateForS float64 `json:"state_for_s"`
-	Voter     bool    `json:"voter"`
-	Leader    bool    `json:"leader"`
-	Master    bool    `json:"master"`
-	Draining  bool    `json:"draining"`
+	// Reason is the error with which a node that left ended by itself. Empty: it was stopped.
+	Reason   string `json:"reason,omitempty"`
+	Voter    bool   `json:"voter"`
+	Leader   bool   `json:"leader"`
+	Master   bool   `json:"master"`
+	Draining bool   `json:"draining"`
 	// Silence is why a node that is dead or unknown does not answer requests. Empty: it was not asked, or it answers.
 	Silence string `json:"silence,omitempty"`
 	// Answers means that a node that membership lists as dead answers requests.
@@ -187,7 +189,7 @@ func (x *Cluster) addNodes(a *answers) {
 	slices.SortStableFunc(a.nodes, func(m, n client.NodeInfo) int { return strings.Compare(NameOf(&m), NameOf(&n)) })
 	for i := range a.nodes {
 		n := &a.nodes[i]
-		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining}
+		j := Node{ID: n.ID, Name: NameOf(n), State: n.State, StateForS: n.SinceSeconds, Reason: n.Reason, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining}
 		if a.tabletsErr == nil && a.held != nil {
 			count := a.held[n.ID]
 			j.Tablets = &count

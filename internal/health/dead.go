@@ -71,6 +71,8 @@ func (n *Node) Problem() string {
 	switch {
 	case n.State == api.NodeAlive:
 		return ""
+	case n.State == api.NodeLeft && n.Reason != "":
+		return fmt.Sprintf("node %s ended by itself %s ago: mend the cause and %s; its reason: %s", n.Name, since, next, n.Reason)
 	case n.State == api.NodeLeft:
 		return fmt.Sprintf("node %s was stopped %s ago: %s", n.Name, since, next)
 	case n.Answers:

@@ -22,6 +22,7 @@ func TestNodesThatAreDown(t *testing.T) {
 			{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeDead, SinceSeconds: 61},
 			{ID: "c", Name: "n3", State: api.NodeLeft, SinceSeconds: 7200}, {ID: "d", Name: "n4", State: api.NodeDead, SinceSeconds: 5},
 			{ID: "e", Name: "n5", State: api.NodeUnknown, SinceSeconds: 5},
+			{ID: "f", Name: "n6", State: api.NodeLeft, SinceSeconds: 9, Reason: "commit log: sync /data1/x: input/output error"},
 		},
 		probed: map[string]error{"b": refused, "d": nil},
 	})
@@ -30,6 +31,7 @@ func TestNodesThatAreDown(t *testing.T) {
 		`node n3 was stopped 2h 0m ago: start it again, or remove it for good by "stele node remove n3"`,
 		`node n4 is dead to the others for 5s, and answers requests: check its gossip port, and the network between the nodes`,
 		`node n5 is unknown for 5s: the last lines of its log on its host have the reason; start it again, or remove it for good by "stele node remove n5"`,
+		`node n6 ended by itself 9s ago: mend the cause and start it again, or remove it for good by "stele node remove n6"; its reason: commit log: sync /data1/x: input/output error`,
 	}
 	if got := strings.Join(x.Problems(), "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("%s", got)

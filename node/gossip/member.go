@@ -34,4 +34,6 @@ type Member struct {
 	State  State
 	Since  time.Time // of State, by this node's clock
 	Self   bool      // this node itself
+	// Reason is the error with which a node that left ended by itself; empty: it was stopped, or is of an older version.
+	Reason string
 }

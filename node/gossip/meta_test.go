@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -86,9 +87,13 @@ func FuzzDecodeMeta(f *testing.F) {
 }
 
 func TestNotes(t *testing.T) {
-	all := []note{{noteLeft, "n1", 7}, {noteForget, "n2", 1 << 40}}
+	all := []note{{noteLeft, "n1", 7, ""}, {noteForget, "n2", 1 << 40, ""}, {noteLeft, "n3", 8, "sync /data1/x: input/output error"}}
 	if d := cmp.Diff(all, decodeNotes(encodeNotes(all)), cmp.AllowUnexported(note{})); d != "" {
 		t.Error(d)
+	}
+	long := "open " + strings.Repeat("ü", reasonMax) + ": input/output error"
+	if s := reasonOf(long); len(s) > reasonMax || !utf8.ValidString(s) || !strings.HasPrefix(s, "open ü") || !strings.HasSuffix(s, ": input/output error") {
+		t.Errorf("the reason of a note is %d bytes, %q", len(s), s)
 	}
 	for _, b := range []string{"", "\x91", "\x91\x92\x01\x01", "\xc0", "\xdd\xff\xff\xff\xff"} {
 		if got := decodeNotes([]byte(b)); len(got) != 0 {

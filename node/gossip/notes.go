@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/steledb/stele/internal/wire"
@@ -22,20 +23,38 @@ type note struct {
 	kind  noteKind
 	id    string
 	start uint64
+	// reason of noteLeft is why the run ended by itself; empty: it was stopped.
+	reason string
 }
 
-// notesVersion is the version of a note's encoding: [version, kind, id, start].
+// notesVersion is the version of a note's encoding: [version, kind, id, start, reason?].
 const notesVersion = 1
+
+// reasonMax bounds the reason of a note, in bytes.
+const reasonMax = 256
+
+// reasonOf returns a text as the reason of a note: valid UTF-8 of at most reasonMax bytes. The middle of a longer text is left out, as an
+// error begins with what failed and ends with the cause.
+func reasonOf(s string) string {
+	if len(s) > reasonMax {
+		const gap, half = "…", (reasonMax - len("…")) / 2
+		s = s[:half] + gap + s[len(s)-half:]
+	}
+	return strings.ToValidUTF8(s, "")
+}
 
 // notesMax bounds the notes that are stored and exchanged.
 const notesMax = 1024
 
 func (n note) append(e *wire.Encoder) {
-	e.Array(4)
+	e.Array(4 + min(len(n.reason), 1))
 	e.Uint(notesVersion)
 	e.Uint(uint64(n.kind))
 	e.Str(n.id)
 	e.Uint(n.start)
+	if n.reason != "" {
+		e.Str(n.reason)
+	}
 }
 
 func readNote(d *wire.Decoder) (n note) {
@@ -44,7 +63,10 @@ func readNote(d *wire.Decoder) (n note) {
 		d.Fail(fmt.Errorf("unknown note version %d with %d fields", version, fields))
 	}
 	n.kind, n.id, n.start = noteKind(min(d.Uint(), 255)), d.Str(), d.Uint()
-	for range fields - 4 {
+	if fields > 4 { // nodes of older versions give no reason
+		n.reason = reasonOf(d.Str())
+	}
+	for range fields - 5 {
 		d.Skip()
 	}
 	return n

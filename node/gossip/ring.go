@@ -372,15 +372,15 @@ func (r *Ring) Forget(id string) {
 	}
 }
 
-// Leave announces that the node leaves, and waits until one node has received that or the timeout
-// is over. Close comes next.
-func (r *Ring) Leave(timeout time.Duration) error {
+// Leave announces that the node leaves, with the reason if it ends by itself, and waits until one node has received that or the
+// timeout is over. Close comes next.
+func (r *Ring) Leave(timeout time.Duration, reason string) error {
 	r.life.Lock()
 	defer r.life.Unlock()
 	if r.life.closed {
 		return ErrClosed
 	}
-	r.notes.enqueue(note{kind: noteLeft, id: r.cfg.Self.ID, start: r.cfg.Self.Start})
+	r.notes.enqueue(note{kind: noteLeft, id: r.cfg.Self.ID, start: r.cfg.Self.Start, reason: reasonOf(reason)})
 	if err := r.list.Leave(timeout); err != nil {
 		return fmt.Errorf("leave gossip: %w", err)
 	}

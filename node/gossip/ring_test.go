@@ -120,11 +120,14 @@ func TestMembersComeAndGo(t *testing.T) {
 		m, _ := a.Member("c")
 		return m.FreeBytes == 42 && m.Voter
 	})
-	if err := c.Leave(5 * time.Second); err != nil {
+	if err := c.Leave(5*time.Second, "sync /data1/x: input/output error"); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
 	within(t, 5*time.Second, a, "c has not left", sees(a, "c", gossip.Left))
+	if m, _ := a.Member("c"); m.Reason != "sync /data1/x: input/output error" {
+		t.Errorf("c left with the reason %q", m.Reason)
+	}
 	b.Close() // as if killed
 	took := within(t, 10*time.Second, a, "b is not dead", sees(a, "b", gossip.Dead))
 	t.Logf("death noticed in %v", took)
@@ -136,7 +139,7 @@ func TestMembersComeAndGo(t *testing.T) {
 			t.Errorf("the log says %d times %q:\n%s", got, what, log)
 		}
 	}
-	if err := a.Leave(5 * time.Second); err != nil {
+	if err := a.Leave(5*time.Second, ""); err != nil {
 		t.Fatal(err)
 	}
 	a.Close()

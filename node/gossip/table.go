@@ -27,11 +27,17 @@ type table struct {
 		sync.Mutex
 		runs       map[string]*Member   // by memberlist name
 		byID       map[string][]string  // names of the runs of each node
-		left       map[string]time.Time // memberlist names of runs that left
+		left       map[string]departure // runs that left, by memberlist name
 		removed    map[string]removal   // removed nodes, by id
 		duplicates map[string]time.Time // ids of nodes with two live runs, and since when
 		changed    chan struct{}        // closed at the next change; nil if unused
 	}
+}
+
+// departure is the end of a run that was announced.
+type departure struct {
+	at     time.Time
+	reason string // of the note
 }
 
 // removal is the removal of a node.
@@ -42,7 +48,7 @@ type removal struct {
 
 func (t *table) init(self string, keep time.Duration, removed func(string) bool, log func(logLine)) {
 	t.self, t.keep, t.removed, t.log = self, keep, removed, log
-	t.mu.runs, t.mu.byID, t.mu.left = map[string]*Member{}, map[string][]string{}, map[string]time.Time{}
+	t.mu.runs, t.mu.byID, t.mu.left = map[string]*Member{}, map[string][]string{}, map[string]departure{}
 	t.mu.removed, t.mu.duplicates = map[string]removal{}, map[string]time.Time{}
 }
 
@@ -85,8 +91,8 @@ func (t *table) dead(name string) {
 		return
 	}
 	run.State, run.Since = Dead, time.Now()
-	if _, left := t.mu.left[name]; left {
-		run.State = Left
+	if d, left := t.mu.left[name]; left {
+		run.State, run.Reason = Left, d.reason
 	}
 	if slices.ContainsFunc(t.mu.byID[run.ID], func(name string) bool {
 		other := t.mu.runs[name]
@@ -105,7 +111,11 @@ func (t *table) dead(name string) {
 }
 
 func memberArgs(m *Member) []any {
-	return []any{"node", cmp.Or(m.Name, m.ID), "id", m.ID, "rpc", m.RPC}
+	args := []any{"node", cmp.Or(m.Name, m.ID), "id", m.ID, "rpc", m.RPC}
+	if m.Reason != "" {
+		args = append(args, "reason", m.Reason)
+	}
+	return args
 }
 
 // apply records a note, and reports whether it was new.
@@ -118,9 +128,9 @@ func (t *table) apply(n note) bool {
 		if _, known := t.mu.left[name]; known || n.id == t.self || len(t.mu.left) >= notesMax {
 			return false
 		}
-		t.mu.left[name] = time.Now()
+		t.mu.left[name] = departure{time.Now(), n.reason}
 		if run := t.mu.runs[name]; run != nil && run.State == Dead {
-			run.State = Left
+			run.State, run.Reason = Left, n.reason
 			t.changeLocked()
 		}
 		return true
@@ -266,7 +276,7 @@ func (t *table) prune() {
 			t.deleteLocked(name)
 		}
 	}
-	maps.DeleteFunc(t.mu.left, func(_ string, at time.Time) bool { return now.Sub(at) > t.keep })
+	maps.DeleteFunc(t.mu.left, func(_ string, d departure) bool { return now.Sub(d.at) > t.keep })
 	maps.DeleteFunc(t.mu.removed, func(_ string, g removal) bool { return now.Sub(g.at) > t.keep })
 	if len(t.mu.runs) != before {
 		t.changeLocked()

@@ -128,14 +128,20 @@ func (sv *Service) ForgetRemoved(gone map[string]bool) {
 // leaveTimeout bounds the announcement that the node leaves.
 const leaveTimeout = time.Second
 
-// Leave announces that the node leaves, and ends gossip.
-func (sv *Service) Leave() error {
-	ring := sv.Ring()
-	if ring == nil {
-		return nil
+// Announce announces that the node leaves, with the error if it ends by itself.
+func (sv *Service) Announce(reason string) {
+	if ring := sv.Ring(); ring != nil {
+		if err := ring.Leave(leaveTimeout, reason); err != nil {
+			sv.Log.Debug("leaving not announced by gossip", "err", err)
+		}
 	}
-	if err := ring.Leave(leaveTimeout); err != nil {
-		sv.Log.Debug("leaving not announced by gossip", "err", err)
+}
+
+// Leave announces that the node leaves, as Announce does, and ends gossip.
+func (sv *Service) Leave(reason string) error {
+	sv.Announce(reason)
+	if ring := sv.Ring(); ring != nil {
+		return ring.Close()
 	}
-	return ring.Close()
+	return nil
 }

@@ -68,7 +68,7 @@ func TestAddresses(t *testing.T) {
 	sv.known.set("n2", "h2:7106")
 	expect("n2", "")
 	expect("n3", "h3:7106")
-	if err := sv.Leave(); err != nil || sv.Ring() != nil {
+	if err := sv.Leave(""); err != nil || sv.Ring() != nil {
 		t.Errorf("without gossip: %v, %v", err, sv.Ring())
 	}
 }
@@ -190,7 +190,7 @@ func TestManyChangesOneLook(t *testing.T) {
 	if err := sv.Start(fm, nil, gossip.Config{Bind: "127.0.0.1:0"}); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = sv.Leave() }()
+	defer func() { _ = sv.Leave("") }()
 	began := time.Now()
 	for i := range 200 {
 		changed := sv.Ring().Changed()

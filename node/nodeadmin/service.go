@@ -103,7 +103,7 @@ func (sv *Service) nodesOrMembers(ctx context.Context) (all []members.Node, err 
 func nodeInfo(x *members.Node, leader, master string) api.NodeInfo {
 	i := api.NodeInfo{
 		ID: x.ID, Name: x.Record.Name, Zone: x.Record.Zone, RPC: x.Record.RPC, Gossip: x.Gossip, HTTP: x.HTTP, Version: x.Version,
-		State: stateText(x.State), Voter: x.Voter, Leader: x.ID == leader, Master: x.ID == master, Draining: x.Draining, Self: x.Self,
+		State: stateText(x.State), Reason: x.Reason, Voter: x.Voter, Leader: x.ID == leader, Master: x.ID == master, Draining: x.Draining, Self: x.Self,
 		CapacityBytes: x.CapacityBytes, FreeBytes: x.FreeBytes, DiskGrowthBytes: x.GrowthBytes, DiskGrowthOverS: int64(x.GrowthOver),
 	}
 	if x.State == gossip.Alive {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,10 +27,11 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// slowDisk is a disk whose syncs take longer while delay is set.
+// slowDisk is a disk whose syncs take longer while delay is set, and fail if it is broken.
 type slowDisk struct {
 	vfs.FS
-	delay atomic.Int64
+	delay  atomic.Int64
+	broken atomic.Bool
 }
 
 type slowFile struct {
@@ -52,6 +54,9 @@ func (d *slowDisk) Disk(dir string) (vfs.Disk, error)   { return d.FS.(vfs.Disks
 
 func (f slowFile) Sync() error {
 	time.Sleep(time.Duration(f.disk.delay.Load()))
+	if f.disk.broken.Load() {
+		return &os.PathError{Op: "sync", Path: "data", Err: syscall.EIO}
+	}
 	return f.File.Sync()
 }
 
@@ -101,6 +106,21 @@ func (f *threeNodes) stopNode(i int) {
 	f.nodes[i] = nil
 }
 
+// breakDisk lets the syncs of a node's disk fail, and closes the node once it has ended by itself, as "stele serve" does.
+func (f *threeNodes) breakDisk(i int) {
+	f.t.Helper()
+	f.disks[i].broken.Store(true)
+	select {
+	case <-f.nodes[i].Done():
+	case <-time.After(time.Minute):
+		f.t.Fatal("the node goes on with a disk whose syncs fail")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	_ = f.nodes[i].Close(ctx) // of files that are not written
+	f.nodes[i] = nil
+}
+
 // as returns a client of a new user with rights on a table.
 func (f *threeNodes) as(name, on string) *client.Table {
 	f.t.Helper()
@@ -125,8 +145,8 @@ func (f *threeNodes) repeat(pause time.Duration, do func(ctx context.Context, i 
 	f.t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// TestOnCall: with a hot row, a slow disk, a full quota, and a client with an expensive and one with a wrong filter all at once, and then a node that is
-// gone, the console names each culprit, after the clicks that docs/console.md describes.
+// TestOnCall: with a hot row, a slow disk, a full quota, and a client with an expensive and one with a wrong filter all at once, and then a node
+// that ends by itself as its disk fails, the console names each culprit, after the clicks that docs/console.md describes.
 func TestOnCall(t *testing.T) {
 	f := startThree(t)
 	f.create("web")
@@ -174,8 +194,9 @@ func TestOnCall(t *testing.T) {
 	f.find(x, "a wrong filter", `bad_filter[^]*web\s+typo`, "Requests")
 
 	f.disks[1].delay.Store(0)
-	f.stopNode(2)
-	f.find(x, "a node that is gone", `node3[^]*(left|dead|down)`, "Overview")
+	f.breakDisk(2)
+	f.find(x, "a node that ended by itself", `node3 ended by itself[^]*input/output error`, "Overview")
+	f.find(x, "its error among the nodes", `node3 ended by itself[^]*input/output error`, "Nodes")
 	x.silent("the drill")
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
 
@@ -33,7 +34,7 @@ func (d *disk) ioctl(what string, request uint) error {
 }
 
 // A disk of a node hangs permanently, though not the one that the lock service uses. The node exits
-// and logs the reason, and others serve its tablets. No acknowledged write is lost, and when the
+// and logs the reason, which other nodes report, and others serve its tablets. No acknowledged write is lost, and when the
 // disk is back so is the node.
 func TestHungDisk(t *testing.T) {
 	if err := canLosePower(); err != nil {
@@ -115,6 +116,15 @@ func TestHungDisk(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatalf("%v does not exit:\n%s", victim, tail(victim.log(), 10))
+	}
+	nodes, err := db.Nodes().List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.ID == victim.id && (n.State != api.NodeLeft || !strings.Contains(n.Reason, "has not answered for")) {
+			t.Errorf("after its exit the node is %s to the others, with the reason %q", n.State, n.Reason)
+		}
 	}
 	victim.start()
 	victim.mayExit = false

@@ -88,6 +88,9 @@ func listNodes(a *cli.App, nodes []client.NodeInfo) error {
 	g := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "SINCE")
 	for i := range nodes {
 		n := &nodes[i]
+		if n.Reason != "" {
+			a.Notef("node %s ended by itself: %s", cli.NodeName(n), n.Reason)
+		}
 		g.Add(n.Name, n.ID, n.Zone, nodeState(n), health.Role(n), n.RPC, n.Version, cli.Size(n.FreeBytes), formatSeconds(n.SinceSeconds))
 	}
 	return a.Print(g)
@@ -184,6 +187,9 @@ func showNode(a *cli.App, n *client.NodeInfo) error {
 	g.Add("name", name)
 	g.Add("id", n.ID)
 	g.Add("state", fmt.Sprintf("%s for %s", cli.OrElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds)))
+	if n.Reason != "" {
+		g.Add("ended by itself", n.Reason)
+	}
 	g.Add("role", strings.ReplaceAll(health.Role(n), ",", ", "))
 	g.Add("draining", cli.YesNo(n.Draining))
 	g.Add("zone", n.Zone)

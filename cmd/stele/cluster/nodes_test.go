@@ -78,6 +78,7 @@ func TestNodeList(t *testing.T) {
 	a, out, errs := clitest.New()
 	nodes := threeNodes()
 	nodes[0].Draining, nodes[0].Zone, nodes[0].SinceSeconds = true, "east\x1b", 3700
+	nodes[2].State, nodes[2].Reason = api.NodeLeft, "sync /d\x1b: input/output error"
 	if err := listNodes(a, nodes); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestNodeList(t *testing.T) {
 	if f := strings.Fields(lines[1]); f[4] != "leader,master" {
 		t.Errorf("roles of the leader: %q", f[4])
 	}
-	if !strings.HasPrefix(errs.String(), "healthy: 3 of 3") {
+	if !strings.HasPrefix(errs.String(), "degraded: 2 of 3") || !strings.Contains(errs.String(), `node b ended by itself: sync /d\x1b: input/output error`) {
 		t.Errorf("summary: %q", errs)
 	}
 }
