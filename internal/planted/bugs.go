@@ -254,6 +254,13 @@ const (
 	// KeptTableDiscarded: servers treat a table that was dropped and is kept as one that was dropped for good. Breaks: an undropped
 	// table has all its rows.
 	KeptTableDiscarded Bug = "kept-table-discarded"
+	// RestoredTooLate: a restore to a time also makes the changes after it. Breaks: a restored table is as it was at its time.
+	RestoredTooLate Bug = "restored-too-late"
+	// ViewRowsOpen: a view shows all rows. Breaks: reads through a view show only what is of it.
+	ViewRowsOpen Bug = "view-rows-open"
+	// RenameNotFollowed: servers serve the tablets of a table that is renamed by its old name. Breaks: a table has one name, which is the new one
+	// once the rename has returned.
+	RenameNotFollowed Bug = "rename-not-followed"
 	// PositionBeforeData: the worker of a replication saves the position after a page of changes before it makes them. Breaks: each
 	// change of the source is made in the follower.
 	PositionBeforeData Bug = "position-before-data"
@@ -283,5 +290,5 @@ var all = []Bug{
 
 	ScanRepeats, ScanNextAgain, IncrementAgain, CacheForEver,
 
-	RightsForEver, TokenForEver, KeptTableDiscarded, PositionBeforeData, QuotaNotDivided, RemovedReadmitted,
+	RightsForEver, TokenForEver, KeptTableDiscarded, RestoredTooLate, ViewRowsOpen, RenameNotFollowed, PositionBeforeData, QuotaNotDivided, RemovedReadmitted,
 }

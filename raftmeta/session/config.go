@@ -54,7 +54,7 @@ type Config struct {
 	// RetryTimeMax bounds how long a call looks for a leader if its context ends later. Zero means
 	// 45 s, the grace period.
 	RetryTimeMax time.Duration
-	// Clock measures leases. Nil means the machine's monotonic clock.
+	// Clock measures leases. Nil means timing.LeaseClock.
 	Clock Clock
 	// Logger receives lost leaders and sessions in jeopardy. Nil means slog.Default().
 	Logger *slog.Logger
@@ -74,7 +74,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.RetryTimeMax = GraceDefault
 	}
 	if c.Clock == nil {
-		c.Clock = timing.SystemClock()
+		c.Clock = timing.LeaseClock()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

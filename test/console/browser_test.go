@@ -21,7 +21,7 @@ import (
 
 // tab is a tab of Chromium.
 type tab struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 
 	mu       sync.Mutex
@@ -29,7 +29,7 @@ type tab struct {
 }
 
 // openTab starts Chromium with one tab of a size.
-func openTab(t *testing.T, width, height int64) *tab {
+func openTab(t testing.TB, width, height int64) *tab {
 	t.Helper()
 	program := os.Getenv("STELE_CHROMIUM")
 	if program == "" {

@@ -23,14 +23,14 @@ import (
 
 // cluster is one node, and a client with all rights.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	node  *node.Node
 	admin *client.Client
 	trust *pki.Trust // nil: the node is open
 }
 
 // startOpen starts a node without users.
-func startOpen(t *testing.T) *cluster {
+func startOpen(t testing.TB) *cluster {
 	c := &cluster{t: t}
 	c.start(node.Config{DataDirs: []string{t.TempDir()}, Gossip: "off", HTTP: "127.0.0.1:0"}, client.Config{})
 	return c
