@@ -7,7 +7,7 @@ import (
 
 // leaseClock is the system's monotonic clock, plus the time for which the machine was suspended since the clock was made: the monotonic clock stands
 // still then, while other machines go on. Only a system call returns that time. A suspension also moves the wall clock ahead of the monotonic clock, and
-// both are read at once, without a call. So the call is made only after the wall clock has moved, by a suspension or because somebody has set it.
+// both are read at once, without a call. So the call is made only after the wall clock has moved, by a suspension or because it was set.
 type leaseClock struct {
 	// read returns the wall clock's time, and the time since the clock was made without suspensions.
 	read func() (wall, running time.Duration)
