@@ -29,13 +29,14 @@ func Quickstart(language string) (string, error) {
 // Commands returns the commands of this package.
 func Commands(a *cli.App) []*cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "bigtable",
-		Short:   "Use clients of Google's Cloud Bigtable",
-		Example: "  stele bigtable quickstart python > quickstart.py",
-		Args:    cli.UnknownCommand,
-		RunE:    cli.RequireSubcommand,
+		Use:   "bigtable",
+		Short: "Use clients of Google's Cloud Bigtable",
+		Example: `  stele bigtable quickstart python > quickstart.py
+  stele bigtable profile list`,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(quickstartCommand(a))
+	cmd.AddCommand(quickstartCommand(a), profileCommand(a))
 	return []*cobra.Command{cmd}
 }
 
