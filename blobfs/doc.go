@@ -66,11 +66,11 @@
 //	R12. No extent is garbage if its blob is named by a root, open, pinned, or was written by a live
 //	    process that has not released it; nor is a log replica that its log's list names. If the roots
 //	    miss a blob, it stays readable for the grace period. Once it is read, removal stops until an
-//	    operator resumes it.
+//	    operator resumes it: on that node at once, on full disks of others within gc.EvictionDelay.
 //	R13. Garbage is removed by the round that follows two rounds and the grace period. Rounds in which
 //	    a root fails, or in which a node that was not down for long does not answer, do not count. On a
-//	    full disk garbage that two rounds have found is removed after local.Config.QuarantineMin, unless
-//	    an alarm is raised.
+//	    full disk garbage that two rounds have found is removed after local.Config.QuarantineMin, but
+//	    only while its node can read that garbage collection is not halted.
 //	R14. Store.Delete, replog.Logs.Remove, the release of a log, and the methods blob.drop and log.drop
 //	    between nodes check no reference. Their callers have made sure durably that no root or list
 //	    names the blob or extent, and that none ever will.

@@ -167,6 +167,9 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 		s.repairer.Start()
 		s.work.Go(func() { s.gc.DropAbandoned(s.ctx) })
 	}
+	if s.cluster.Lists != nil && !cfg.ReadOnly {
+		s.work.Go(func() { s.gc.PermitEvictions(s.ctx) })
+	}
 	return s, nil
 }
 

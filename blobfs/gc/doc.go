@@ -24,9 +24,10 @@
 //
 // # Goroutines
 //
-//	name           started by    stopped by   owns
-//	Sweeper.Run    the caller    its context  the rounds
-//	DropAbandoned  blobfs.Store  its context  deleting abandoned blobs that are garbage
+//	name             started by    stopped by   owns
+//	Sweeper.Run      the caller    its context  the rounds
+//	DropAbandoned    blobfs.Store  its context  deleting abandoned blobs that are garbage
+//	PermitEvictions  blobfs.Store  its context  permitting evictions; recording this node's alarm
 //
 // # Invariants
 //
@@ -35,4 +36,6 @@
 //	GC1. Only extents that existed when a round began are judged in it.
 //	GC2. Pins are read after the round has begun on all nodes, and roots after the pins.
 //	GC3. A node acts on a round only if all its extents were judged.
+//	GC4. A full disk evicts nothing later than evictionPermit after its node began to read, in the lock
+//	    service, that garbage collection is not halted.
 package gc

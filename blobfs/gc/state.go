@@ -87,12 +87,7 @@ func (c *Collector) nextRound(ctx context.Context) (uint64, error) {
 // with the reason.
 func (r *round) stop(ctx context.Context, node, alarm string) error {
 	cause := fmt.Errorf("%w: %s: %s", ErrHalted, node, alarm)
-	st, gen, err := r.c.loadState(ctx)
-	if err == nil && st.halted == "" {
-		st.halted = node + ": " + alarm
-		_, err = r.c.deps.Lists.Save(ctx, StatePath, encodeState(st), gen)
-	}
-	return errors.Join(cause, err)
+	return errors.Join(cause, r.c.recordAlarm(ctx, node, alarm))
 }
 
 // Resume allows rounds again after an alarm, once an operator has made sure that the roots

@@ -88,7 +88,7 @@ func newExtents(d *disks, a *alarms) *extents {
 	s := &extents{disks: d}
 	s.mu.blobs = btree.NewG(32, lessBlob)
 	s.mu.writing = map[ExtentID]bool{}
-	s.quarantine = &quarantine{extents: s, alarms: a, all: btree.NewG(32, lessQuarantined)}
+	s.quarantine = &quarantine{extents: s, alarms: a, all: btree.NewG(32, lessQuarantined), evictionFutile: map[*folder]time.Time{}}
 	d.evict = s.quarantine.evictQuarantined
 	return s
 }

@@ -25,8 +25,11 @@ type quarantine struct {
 	op sync.Mutex
 	// all is sorted by ID. Guarded by extents.mu.
 	all *btree.BTreeG[*quarantined]
-	// evictionFutile is when a search last found nothing to remove on a full disk. Guarded by op.
-	evictionFutile time.Time
+	// evictionFutile is when a search of a full folder last found too little to remove. Guarded by op.
+	evictionFutile map[*folder]time.Time
+	// evictUntil is when the last permission to evict ends, see PermitEviction. Guarded by
+	// extents.mu.
+	evictUntil time.Time
 }
 
 // quarantined is an extent in quarantine. Guarded by extents.mu.
@@ -310,7 +313,7 @@ func (s *quarantine) Quarantined(after ExtentID, max int) []QuarantinedExtent {
 }
 
 // ConfirmQuarantined records that a later round of the sweep found the extent unused again. Only
-// confirmed extents are removed when the disk is full.
+// confirmed extents are removed when the disk is full, see also PermitEviction.
 func (s *quarantine) ConfirmQuarantined(id ExtentID, round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,24 +368,42 @@ func (s *quarantine) dropQuarantined(id ExtentID) error {
 	return errors.Join(errs...)
 }
 
+// PermitEviction permits full disks to remove extents from quarantine until a time, which has a
+// monotonic reading. Without a permission they remove none. The caller knows that garbage collection
+// is not halted on any node, and soon permits no more once it is.
+func (s *quarantine) PermitEviction(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evictUntil = until
+}
+
+// mayEvict reports whether extents may be removed from quarantine early: it is permitted, and no
+// alarm is raised here. While garbage collection may be wrong, the quarantine has what it took by
+// mistake.
+func (s *quarantine) mayEvict() bool {
+	s.mu.Lock()
+	permitted := time.Now().Before(s.evictUntil)
+	s.mu.Unlock()
+	return permitted && s.alarms.Alarm() == ""
+}
+
 // evictionRetryAfter is the interval after a search without result in which evictQuarantined does
-// not search again.
+// not search the folder again.
 const evictionRetryAfter = 10 * time.Second
 
 // evictQuarantined removes extents in quarantine from a folder, oldest first, until enough returns
 // true. It skips extents that are younger than the minimum time, or that only one round of the
-// sweep has found, and removes nothing while an alarm is raised: garbage collection may be wrong, and
-// the quarantine has what it took by mistake.
+// sweep has found, and removes nothing unless mayEvict.
 func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
 	s.mu.Lock()
 	n := s.all.Len()
 	s.mu.Unlock()
-	if n == 0 {
+	if n == 0 || !s.mayEvict() {
 		return
 	}
 	s.op.Lock()
 	defer s.op.Unlock()
-	if time.Since(s.evictionFutile) < evictionRetryAfter || enough() {
+	if time.Since(s.evictionFutile[f]) < evictionRetryAfter || enough() {
 		return
 	}
 	var old []*quarantined
@@ -397,7 +418,7 @@ func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
 	s.mu.Unlock()
 	slices.SortFunc(old, func(a, b *quarantined) int { return a.since.Compare(b.since) })
 	for _, q := range old {
-		if s.alarms.Alarm() != "" {
+		if !s.mayEvict() {
 			return
 		}
 		if err := s.dropQuarantined(q.id); err != nil {
@@ -408,5 +429,5 @@ func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
 			return
 		}
 	}
-	s.evictionFutile = time.Now()
+	s.evictionFutile[f] = time.Now()
 }

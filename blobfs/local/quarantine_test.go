@@ -290,8 +290,8 @@ func TestQuarantineSplit(t *testing.T) {
 	readsAs(t, s, h, 1)
 }
 
-// In a full folder the oldest extents are removed first, and only those that are confirmed and old
-// enough.
+// In a full folder the oldest extents are removed first, while that is permitted, and only those that
+// are confirmed and old enough.
 func TestQuarantineFreesSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
@@ -311,6 +311,10 @@ func TestQuarantineFreesSpace(t *testing.T) {
 		}
 		used := s.Stats().Folders[0].QuarantineBytes + int64(len(readFile(t, fs, "/d/"+holdersFile)))
 		fs.SetCapacity("/d", used+extentFileBytes(ChunkBytes)-10_000)
+		if _, err := s.Create(ctx); !errors.Is(err, ErrDiskFull) {
+			t.Fatalf("create without a permission to evict: %v", err)
+		}
+		s.PermitEviction(time.Now().Add(20 * time.Minute))
 		w, err := s.Create(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -345,7 +349,14 @@ func TestQuarantineFreesSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 		fs.SetCapacity("/d", 1)
-		time.Sleep(evictionRetryAfter)
+		time.Sleep(5 * time.Minute)
+		if _, err := s.Create(ctx); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("create: %v", err)
+		}
+		if got := fmt.Sprint(left()); got != "[0 2 2 2]" {
+			t.Errorf("left of the blobs after the permission: %s", got)
+		}
+		s.PermitEviction(time.Now().Add(time.Second))
 		if _, err := s.Create(ctx); !errors.Is(err, ErrDiskFull) {
 			t.Errorf("create: %v", err)
 		}
@@ -354,6 +365,48 @@ func TestQuarantineFreesSpace(t *testing.T) {
 		}
 		s.Close()
 	})
+}
+
+// A full folder without garbage does not keep garbage in another full folder.
+func TestQuarantineFreesSpaceInEachFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem(vfs.MemOptions{})
+		s := quarantineStore(t, fs)
+		for i := range byte(8) {
+			h := putBlob(t, s, i)
+			quarantineBlob(t, s, h, 1)
+			for _, x := range h.Extents {
+				s.ConfirmQuarantined(ExtentID{h.ID, x.Index}, 2)
+			}
+		}
+		time.Sleep(time.Hour)
+		s.PermitEviction(time.Now().Add(time.Hour))
+		for _, dir := range []string{"/d", "/e"} {
+			if s.quarantineBytes(dir) == 0 {
+				t.Fatalf("nothing is in quarantine in %s", dir)
+			}
+			fs.SetCapacity(dir, 1)
+		}
+		if _, err := s.Create(t.Context()); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("create: %v", err)
+		}
+		for _, dir := range []string{"/d", "/e"} {
+			if n := s.quarantineBytes(dir); n != 0 {
+				t.Errorf("%d bytes are left in quarantine in %s", n, dir)
+			}
+		}
+		s.Close()
+	})
+}
+
+// quarantineBytes returns the bytes in quarantine in a folder.
+func (s *Store) quarantineBytes(dir string) (n int64) {
+	for _, f := range s.Stats().Folders {
+		if f.Path == dir {
+			n += f.QuarantineBytes
+		}
+	}
+	return n
 }
 
 // A replica in quarantine accepts no appends, can be fenced, and leaves quarantine when it is cut
