@@ -68,7 +68,7 @@ func TestGapsInSums(t *testing.T) {
 	}
 	nodes := []client.NodeInfo{{ID: "a", Name: "n1"}, {ID: "b", Name: "n2"}, {ID: "c", Name: "n3"}, {ID: "d", Name: "n4"}, {ID: "e", Name: "n5", State: api.NodeLeft}}
 	got := strings.Join(gapsOf(nodes, map[string]*client.Activity{"a": of(240), "b": of(8), "c": of(239)}), "; ")
-	want := "without node n2 until 2m0s ago, when it started: its requests of before are lost; without node n4, which does not answer"
+	want := "without node n2 until 2m ago, when it started: its requests of before are lost; without node n4, which does not answer"
 	if got != want {
 		t.Errorf("%s", got)
 	}

@@ -32,11 +32,13 @@ func usersPage(ctx context.Context, q *query) (*content, error) {
 		return nil, err
 	}
 	x := &usersView{Me: me}
-	if x.Users, err = q.Users().List(ctx); err != nil {
-		x.UsersError = err.Error()
-	}
-	if x.Grants, err = q.Grants().List(ctx, "", ""); err != nil {
-		x.GrantsError = err.Error()
+	if me.Name != "" { // an open cluster has no users
+		if x.Users, err = q.Users().List(ctx); err != nil {
+			x.UsersError = err.Error()
+		}
+		if x.Grants, err = q.Grants().List(ctx, "", ""); err != nil {
+			x.GrantsError = err.Error()
+		}
 	}
 	return &content{Title: "Users", Template: "users.html", Section: "Users", Data: x, Static: true}, nil
 }
@@ -63,7 +65,7 @@ func quotasPage(ctx context.Context, q *query) (*content, error) {
 			if b.Kind == api.QuotaBytes {
 				row.Limit, row.Used, row.HasUsed = text.Size(b.Limit), usedBar(max(b.Used, 0), b.Limit), b.Used >= 0
 			} else {
-				row.Limit, row.Burst = text.Count(b.Limit)+"/s", (time.Duration(b.BurstMS) * time.Millisecond).String()
+				row.Limit, row.Burst = text.Count(b.Limit)+"/s", text.Duration(time.Duration(b.BurstMS)*time.Millisecond)
 				row.Refused = text.Count(refused[api.QuotaText(row.Of, row.Name, row.Kind)])
 			}
 			rows = append(rows, row)

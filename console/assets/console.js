@@ -38,6 +38,9 @@
   const powers = Array.from({ length: 40 }, (x, i) => 2 ** i);
   const clock = (seconds, exact) => new Date(seconds * 1000).toTimeString().slice(0, exact ? 8 : 5);
 
+  // span returns the times of a chart, at least a quarter of an hour. uPlot makes a day of a single point.
+  const span = (u, min, max) => { const at = u.data[0], end = at.at(-1); return at.length ? [Math.min(at[0], end - 900), end] : [min, max]; };
+
   // draw draws the chart of an element from the JSON in its data-series: {unit, times, lines: [{name, colour, values}]}.
   function draw(chart) {
     const plot = chart.querySelector('.plot');
@@ -50,17 +53,18 @@
     plot.textContent = '';
     chart.plot = new uPlot({
       width: plot.clientWidth, height: 150, cursor: { drag: { x: false, y: false }, y: false }, legend: { live: true },
-      scales: { x: { time: true, range: (u, min, max) => [Math.min(min, max - 900), max] }, y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+      scales: { x: { time: true, range: span }, y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
       axes: [{ ...axis, size: 30, space: 60, values: (u, ticks) => ticks.map((v) => clock(v)) },
         { ...axis, size: 64, values: (u, ticks) => ticks.map(format), ...(data.unit === 'bytes' ? { incrs: powers } : {}) }],
       series: [{ value: (u, v) => v == null ? '–' : clock(v, true) },
-        ...data.lines.map((l) => ({ label: l.name, stroke: colour(l.colour), width: 1.5, dash: l.dash || [], points: { show: false }, value: (u, v) => format(v) }))],
+        ...data.lines.map((l) => ({ label: l.name, stroke: colour(l.colour), width: 1.5, dash: l.dash || [], points: { show: (u) => u.data[0].length === 1 }, value: (u, v) => format(v) }))],
       hooks: { draw: [showLast], setCursor: [showLast] },
     }, rows, plot);
   }
   const drawAll = () => document.querySelectorAll('.chart[data-series]').forEach(draw);
   document.addEventListener('DOMContentLoaded', () => {
     drawAll();
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
     const main = document.querySelector('main[data-live]');
     if (main) follow(main);
   });

@@ -27,7 +27,7 @@ func TestNodesThatAreDown(t *testing.T) {
 		probed: map[string]error{"b": refused, "d": nil},
 	})
 	want := []string{
-		`node n2 is dead for 1m1s, connection refused: the last lines of its log on its host have the reason; start it again, or remove it for good by "stele node remove n2"`,
+		`node n2 is dead for 1m 1s, connection refused: the last lines of its log on its host have the reason; start it again, or remove it for good by "stele node remove n2"`,
 		`node n3 was stopped 2h 0m ago: start it again, or remove it for good by "stele node remove n3"`,
 		`node n4 is dead to the others for 5s, and answers requests: check its gossip port, and the network between the nodes`,
 		`node n5 is unknown for 5s: the last lines of its log on its host have the reason; start it again, or remove it for good by "stele node remove n5"`,

@@ -30,7 +30,7 @@ func TestStatusListsUnserved(t *testing.T) {
 	x.addUnserved(u)
 	got := x.Problems()
 	want := []string{
-		`not served: table t, rows from (first) to "m", for 1m30s; assigned to node n1 (server a.7) in METADATA; 12 attempts failed, the last: a file is damaged`,
+		`not served: table t, rows from (first) to "m", for 1m 30s; assigned to node n1 (server a.7) in METADATA; 12 attempts failed, the last: a file is damaged`,
 		`not served: table t, rows from "m" to (last), for 7s; not assigned in METADATA: no server`,
 	}
 	if len(got) != unservedShown+1 || got[0] != want[0] || got[1] != want[1] || got[5] != "not served: 4 tablets more" {
@@ -50,7 +50,7 @@ func TestFailedDisks(t *testing.T) {
 	x := &Cluster{Nodes: []Node{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true}, {Node: "b", Known: true,
 		FailedDisks: []api.DiskStatus{{Path: "/data2/blobs", Retired: true, Error: "fdatasync /data2/blobs/x: input/output error", FailedForS: 200}}}}})
-	want := "data folder /data2/blobs of node n2 failed 3m20s ago: fdatasync /data2/blobs/x: input/output error; the node writes to it no more, " +
+	want := "data folder /data2/blobs of node n2 failed 3m 20s ago: fdatasync /data2/blobs/x: input/output error; the node writes to it no more, " +
 		"and its replicas are restored on other disks: check or replace the disk, then restart the node"
 	if got := x.Problems(); len(got) != 1 || got[0] != want {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -98,7 +98,7 @@ func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
 	if got, want := sentence(s, x), "degraded: node n1 serves 0 tables in 0 tablets; 2 of 3 nodes alive"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := strings.Join(x.Problems(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
+	if got, want := strings.Join(x.Problems(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m 1s"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
 }
@@ -159,7 +159,7 @@ func TestFailedReplications(t *testing.T) {
 		{Name: "new", Tables: []api.ReplicationTable{{Name: "a", State: api.ReplicationFailed, LagMS: -1, Error: "refused"}}},
 	}})
 	want := []string{
-		"replication late, table a: 1m1s behind",
+		"replication late, table a: 1m 1s behind",
 		"replication failed, table b: 2s behind: refused; and 1 table more",
 		"replication new, table a: not copied whole yet: refused",
 	}

@@ -133,7 +133,7 @@ func replicationJobs(ctx context.Context, c *client.Client) (jobs []Job, err err
 		if r.Paused {
 			j.State, j.Can = JobPaused, []string{JobResume}
 		}
-		if j.Progress = fmt.Sprintf("%s made, %v behind", text.Plural(changes, "change"), time.Duration(lag)*time.Millisecond); copying > 0 {
+		if j.Progress = fmt.Sprintf("%s made, %s behind", text.Plural(changes, "change"), text.Duration(time.Duration(lag)*time.Millisecond)); copying > 0 {
 			j.Progress = fmt.Sprintf("%s of %d copied whole yet; %s copied", text.Plural(int64(len(r.Tables)-copying), "table"), len(r.Tables), text.Plural(rows, "row"))
 		}
 		j.is(JobReplication, r.Name)

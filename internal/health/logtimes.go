@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/text"
 )
 
 // A node's log replicas are slow if they take slowLogLeast or more, and slowLogRatio times as long as those of the median node.
@@ -83,8 +84,8 @@ func (x *Cluster) pauses() (lines []string) {
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
 		if n.State == api.NodeAlive && n.Pauses >= pausesLeast {
-			lines = append(lines, fmt.Sprintf("the process of node %s did not run %d times in the last %d minutes, for up to %v: it was suspended, or the machine had no processor or memory for it",
-				n.Name, n.Pauses, api.RefusalMinutes, time.Duration(n.PauseMaxMS)*time.Millisecond))
+			lines = append(lines, fmt.Sprintf("the process of node %s did not run %d times in the last %d minutes, for up to %s: it was suspended, or the machine had no processor or memory for it",
+				n.Name, n.Pauses, api.RefusalMinutes, text.Duration(time.Duration(n.PauseMaxMS)*time.Millisecond)))
 		} else if n.State == api.NodeAlive && n.LogDropped >= pausesLeast {
 			lines = append(lines, fmt.Sprintf("the logs of other nodes left slow replicas on node %s %d times in the last %d minutes: unless it was restarted, its disk, processor or network pauses now and then", n.Name, n.LogDropped, api.RefusalMinutes))
 		}
@@ -107,8 +108,7 @@ func (x *Cluster) slowLogs() (lines []string) {
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
 		if t := n.LogP99US; n.State == api.NodeAlive && t != nil && *t >= slowLogLeast.Microseconds() && *t >= slowLogRatio*usual {
-			us := func(n int64) time.Duration { return (time.Duration(n) * time.Microsecond).Round(10 * time.Microsecond) }
-			lines = append(lines, fmt.Sprintf("the log replicas of node %s are slow: 99%% of appends within %v, on the median node %v; writes to all nodes may wait for its disk, processor or network", n.Name, us(*t), us(usual)))
+			lines = append(lines, fmt.Sprintf("the log replicas of node %s are slow: 99%% of appends within %s, on the median node %s; writes to all nodes may wait for its disk, processor or network", n.Name, text.Millis(float64(*t)/1000), text.Millis(float64(usual)/1000)))
 		}
 	}
 	return lines

@@ -64,7 +64,7 @@ func TestPauses(t *testing.T) {
 	}
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Pauses: 2, PauseMaxMS: 900}, {Node: "b", Known: true, Pauses: 4, PauseMaxMS: 1200}}})
 	got = x.Problems() // the cause replaces what the others see
-	if len(got) != 1 || !strings.HasPrefix(got[0], "the process of node n2 did not run 4 times in the last 10 minutes, for up to 1.2s: it was suspended") {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "the process of node n2 did not run 4 times in the last 10 minutes, for up to 1.2 s: it was suspended") {
 		t.Errorf("%q", got)
 	}
 	for n, want := range map[int64]string{pausesMany - 1: Healthy, pausesMany: Degraded} {

@@ -25,8 +25,8 @@ func (x *Cluster) Problems() (all []string) {
 		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", text.Plural(*x.Recovering, "tablet"), strings.Join(x.serverNames(), ", ")))
 	}
 	for _, n := range x.Unreachable {
-		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v, and takes some seconds to detect a failure",
-			n.Name, time.Duration(n.AliveForS*float64(time.Second)).Round(time.Second)))
+		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %s, and takes some seconds to detect a failure",
+			n.Name, text.Uptime(time.Duration(n.AliveForS*float64(time.Second)))))
 	}
 	all = append(append(all, x.slowLogs()...), x.pauses()...)
 	for _, q := range x.UsedUp {
@@ -78,8 +78,8 @@ func (x *Cluster) NotServed() int64 {
 func (x *Cluster) unservedLines() (all []string) {
 	for i := range x.UnservedTablets[:min(len(x.UnservedTablets), unservedShown)] {
 		t := &x.UnservedTablets[i]
-		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", cmp.Or(t.Table, "(unknown)"),
-			rowText(t.Start, "(first)"), rowText(t.End, "(last)"), t.Since.Round(time.Second))
+		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %s; ", cmp.Or(t.Table, "(unknown)"),
+			rowText(t.Start, "(first)"), rowText(t.End, "(last)"), text.Uptime(t.Since))
 		if t.Server == "" {
 			line += "not assigned in METADATA"
 		} else {

@@ -50,7 +50,7 @@ func (x *Cluster) addReplications(a *answers) {
 func (f *FailedReplication) problem() string {
 	line := fmt.Sprintf("replication %s, table %s: ", f.Name, f.Table)
 	if f.LagMS >= 0 {
-		line += fmt.Sprintf("%v behind", (time.Duration(f.LagMS) * time.Millisecond).Round(time.Second))
+		line += fmt.Sprintf("%s behind", text.Uptime(time.Duration(f.LagMS)*time.Millisecond))
 	} else {
 		line += "not copied whole yet"
 	}

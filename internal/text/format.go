@@ -62,8 +62,17 @@ func Moment(micros int64) string {
 	return time.UnixMicro(micros).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
-// Uptime formats a duration in days, hours and minutes, or in seconds below an hour.
+// Duration formats a duration: 0.25 ms, 16 ms, 2.1 s, and as Uptime from a minute on.
+func Duration(d time.Duration) string {
+	if d < time.Minute {
+		return Millis(float64(d) / float64(time.Millisecond))
+	}
+	return Uptime(d)
+}
+
+// Uptime formats a duration in days, hours and minutes, and below an hour in minutes and seconds.
 func Uptime(d time.Duration) string {
+	d = d.Round(time.Second)
 	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
 	switch {
 	case days > 0:
@@ -71,7 +80,12 @@ func Uptime(d time.Duration) string {
 	case hours > 0:
 		return fmt.Sprintf("%dh %dm", hours, minutes)
 	}
-	return d.Round(time.Second).String()
+	if s := d % time.Minute / time.Second; minutes > 0 && s > 0 {
+		return fmt.Sprintf("%dm %ds", minutes, s)
+	} else if minutes > 0 {
+		return fmt.Sprintf("%dm", minutes)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
 }
 
 // Millis formats a time in milliseconds: 0.25 ms, 16 ms, 2.1 s.

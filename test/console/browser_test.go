@@ -130,11 +130,20 @@ const faint = `(() => {
 	}).map(e => e.tagName + ' ' + e.innerText).join('\n');
 })()`
 
-// TestEveryPage: no page has a script that fails or a style that the policy forbids, text that is hard to read, an element without a name, or is wider
+// unaligned is the names of controls of a form that overlap the height of the one before them, but do not begin and end where it does.
+const unaligned = `[...document.querySelectorAll('.filter')].flatMap(f => {
+	const boxes = [...f.querySelectorAll('input,select,button')].filter(e => e.checkVisibility()).map(e => [e, e.getBoundingClientRect()]);
+	return boxes.filter(([e, b], i) => { const a = i && boxes[i - 1][1]; return a && b.top < a.bottom && (Math.abs(a.top - b.top) > 1 || Math.abs(a.bottom - b.bottom) > 1); }).map(([e]) => e.name || e.textContent);
+}).join(', ')`
+
+// TestEveryPage: no page has a script that fails or a style that the policy forbids, text that is hard to read, an element without a name, a control out of line, or is wider
 // than the window, light or dark, wide or narrow.
 func TestEveryPage(t *testing.T) {
 	c := startOpen(t)
 	c.create("web", "com.example/a-long-row-key-"+strings.Repeat("x", 200))
+	if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation("v").SetAt("f:q", 1, []byte("old value")).SetAt("f:q", 2, []byte("new value"))); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.admin.Backups().Create(t.Context(), time.Hour, "web"); err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +168,9 @@ func TestEveryPage(t *testing.T) {
 				}
 				if s := value[string](x, faint); s != "" {
 					t.Errorf("%s: text with too little contrast: %s", where, s)
+				}
+				if s := value[string](x, unaligned); s != "" {
+					t.Errorf("%s: controls of a form that are out of line: %s", where, s)
 				}
 				x.silent(where)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 // Commands returns the command backup.
@@ -109,7 +110,7 @@ func checkCreate(tables []string, all bool, keep time.Duration) error {
 // wait waits for a new backup.
 func wait(ctx context.Context, a *cli.App, c *client.Client, id string) (*client.Backup, error) {
 	began := time.Now()
-	stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %v", id, time.Since(began).Round(time.Second)) })
+	stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %s", id, text.Uptime(time.Since(began))) })
 	b, err := c.Backups().Wait(ctx, id)
 	if stop(); err != nil {
 		return nil, cli.WithHint(err, fmt.Sprintf(`"stele backup describe %[1]s" shows its state, "stele backup delete %[1]s" cancels it`, id))

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/backupdir"
 	"github.com/steledb/stele/internal/s3store"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/masterkeys"
 )
@@ -146,7 +147,7 @@ func copyOut(ctx context.Context, a *cli.App, c *client.Client, b *client.Backup
 	if _, err := fmt.Fprintln(a.Out, x.ID); err != nil {
 		return err
 	}
-	a.Notef("copied %s in %v; %s were there", rateOf(p.Moved(), took), took, cli.FormatSize(p.Total()-p.Moved()))
+	a.Notef("copied %s in %s; %s were there", rateOf(p.Moved(), took), text.Duration(took), cli.FormatSize(p.Total()-p.Moved()))
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/bench"
 	"github.com/steledb/stele/internal/bench/report"
+	"github.com/steledb/stele/internal/text"
 )
 
 // benchFlags are the flags of bench that bench.Config does not have, or has only a single value of.
@@ -323,11 +324,11 @@ func (t *progress) result(r bench.Result) {
 // line returns the progress of the current phase, for a terminal.
 func (t *progress) line() string {
 	t.mu.Lock()
-	text, took := t.mu.text, time.Since(t.mu.began)
+	doing, took := t.mu.text, time.Since(t.mu.began)
 	t.mu.Unlock()
 	done, of := t.bench.Progress()
 	if of == 0 || done == 0 {
-		return fmt.Sprintf("%s, %v", text, took.Round(time.Second))
+		return fmt.Sprintf("%s, %s", doing, text.Uptime(took))
 	}
-	return fmt.Sprintf("%s, %d%%, %s per second", text, min(100, 100*done/of), cli.FormatCount(int64(float64(done)/took.Seconds())))
+	return fmt.Sprintf("%s, %d%%, %s per second", doing, min(100, 100*done/of), cli.FormatCount(int64(float64(done)/took.Seconds())))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 func fsckCommand(a *cli.App) *cobra.Command {
@@ -211,6 +212,6 @@ func (r *fsckRun) report(took time.Duration) error {
 	if t.Unreadable > 0 {
 		a.Notef(`start the nodes that do not answer: "stele node list" shows them`)
 	}
-	_, err := fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "block store"), took.Round(time.Millisecond))
+	_, err := fmt.Fprintf(a.Out, "%s, checked in %s\n", t.sentence(a, a.OutTTY, "block store"), text.Duration(took))
 	return errors.Join(err, t.fault())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 func listCommand(a *cli.App) *cobra.Command {
@@ -304,7 +305,7 @@ func reportVerified(a *cli.App, id string, t *tally, took time.Duration) (err er
 			Seconds float64 `json:"seconds"`
 		}{id, t.json(), took.Seconds()})
 	} else {
-		_, err = fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "blob "+id), took.Round(time.Millisecond))
+		_, err = fmt.Fprintf(a.Out, "%s, checked in %s\n", t.sentence(a, a.OutTTY, "blob "+id), text.Duration(took))
 	}
 	return errors.Join(err, t.fault())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 const statusLong = `Show the state of the block store, as each node reports its part.
@@ -128,11 +129,11 @@ func sweepSentence(s *client.StoreStatus, now time.Time) string {
 	if last == nil {
 		return ""
 	}
-	ago := max(now.Sub(last.SweptAt), 0).Round(time.Second)
+	ago := text.Uptime(max(now.Sub(last.SweptAt), 0))
 	if last.SweepError != "" {
-		return fmt.Sprintf("the last garbage collection failed %v ago: %s", ago, last.SweepError)
+		return fmt.Sprintf("the last garbage collection failed %s ago: %s", ago, last.SweepError)
 	}
-	return fmt.Sprintf("the last garbage collection, round %d, ended %v ago: %s found, %d quarantined, %d removed, %s",
+	return fmt.Sprintf("the last garbage collection, round %d, ended %s ago: %s found, %d quarantined, %d removed, %s",
 		last.SweepRound, ago, cli.Plural(last.SweptFound, "extent"), last.SweptAside, last.SweptRemoved, cli.FormatSize(last.SweptRemovedBytes))
 }
 
@@ -170,14 +171,14 @@ func storeSentence(a *cli.App, s *client.StoreStatus) string {
 		why = append([]string{cli.Plural(logs, "commit log extent") + " under-replicated"}, why...)
 	}
 	if under > 0 {
-		text := fmt.Sprintf("%s under-replicated, %s to copy", cli.Plural(under, "extent"), cli.FormatSize(bytes))
+		line := fmt.Sprintf("%s under-replicated, %s to copy", cli.Plural(under, "extent"), cli.FormatSize(bytes))
 		if oneLeft > 0 {
-			text = fmt.Sprintf("%s under-replicated, %s of them with one replica or none, %s to copy", cli.Plural(under, "extent"), cli.FormatCount(oneLeft), cli.FormatSize(bytes))
+			line = fmt.Sprintf("%s under-replicated, %s of them with one replica or none, %s to copy", cli.Plural(under, "extent"), cli.FormatCount(oneLeft), cli.FormatSize(bytes))
 		}
 		if rate > 0 {
-			text += fmt.Sprintf(", about %v left", time.Duration(float64(bytes)/float64(rate)*float64(time.Second)).Round(time.Second))
+			line += fmt.Sprintf(", about %s left", text.Uptime(time.Duration(float64(bytes)/float64(rate)*float64(time.Second))))
 		}
-		why = append([]string{text}, why...)
+		why = append([]string{line}, why...)
 	}
 	nodes := fmt.Sprintf("%d of %s answer", answered, cli.Plural(int64(len(s.Nodes)), "node"))
 	if len(why) > 0 {

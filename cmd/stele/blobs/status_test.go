@@ -21,11 +21,11 @@ func TestSweepSentence(t *testing.T) {
 	s.Nodes = append(s.Nodes,
 		client.NodeStore{Name: "n3", Sweeps: 4, SweepRound: 11, SweptAt: now.Add(-time.Hour), SweptFound: 9, SweptAside: 4, SweptRemoved: 1, SweptRemovedBytes: 2048},
 		client.NodeStore{Name: "n4", SweepsFailed: 1, SweepRound: 10, SweptAt: now.Add(-2 * time.Hour), SweepError: "sweep round 10: no answer"})
-	if got, want := sweepSentence(s, now), "the last garbage collection, round 11, ended 1h0m0s ago: 9 extents found, 4 quarantined, 1 removed, 2 KiB"; got != want {
+	if got, want := sweepSentence(s, now), "the last garbage collection, round 11, ended 1h 0m ago: 9 extents found, 4 quarantined, 1 removed, 2 KiB"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Nodes[3].SweptAt = now.Add(-time.Minute)
-	if got, want := sweepSentence(s, now), "the last garbage collection failed 1m0s ago: sweep round 10: no answer"; got != want {
+	if got, want := sweepSentence(s, now), "the last garbage collection failed 1m ago: sweep round 10: no answer"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Nodes[0].SweepHalted = "n9: extent x was asked for"

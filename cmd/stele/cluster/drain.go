@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -125,7 +126,7 @@ func awaitDrain(ctx context.Context, a *cli.App, n *client.NodeInfo, look func()
 	var status atomic.Pointer[string]
 	status.Store(&last.holds)
 	stop := a.StartTicker(func() string {
-		return fmt.Sprintf("draining %s, %v: %s", cli.NodeName(n), time.Since(start).Round(time.Second), *status.Load())
+		return fmt.Sprintf("draining %s, %s: %s", cli.NodeName(n), text.Uptime(time.Since(start)), *status.Load())
 	})
 	defer stop()
 	changed, lastTarget, lastMessage := start, start, time.Time{}
@@ -168,7 +169,7 @@ func awaitDrain(ctx context.Context, a *cli.App, n *client.NodeInfo, look func()
 // Why awaitDrain gives up, besides the end of its context.
 var (
 	errNoDrainTarget = errors.New("no other node can take over")
-	errDrainStalled  = fmt.Errorf("there has been no progress for %v", drainStallTimeout)
+	errDrainStalled  = fmt.Errorf("there has been no progress for %s", text.Uptime(drainStallTimeout))
 )
 
 // drainIncomplete returns the error of a drain that has not finished. With --json it prints the state first.
@@ -188,8 +189,8 @@ func drainIncomplete(a *cli.App, why error, last *drainState, start time.Time) e
 	if last.tablets != 0 {
 		f.Hint = `"stele status" lists tablets that cannot be served; if there is none, the moves only take longer; ` + f.Hint
 	}
-	after := time.Since(start).Round(time.Second)
-	f.Err = fmt.Errorf("node %s is not drained after %v: %s", cli.NodeName(n), after, last.holds)
+	after := text.Uptime(time.Since(start))
+	f.Err = fmt.Errorf("node %s is not drained after %s: %s", cli.NodeName(n), after, last.holds)
 	switch {
 	case errors.Is(why, errNoDrainTarget):
 		f.Code, f.Hint = cli.ExitError, "start another node, or undrain one; "+drainContinues(n)

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/health"
+	"github.com/steledb/stele/internal/text"
 )
 
 // jobCommand returns the command job.
@@ -98,7 +99,7 @@ func since(j *health.Job) string {
 	if j.StartedMS == 0 {
 		return "-"
 	}
-	return time.Since(time.UnixMilli(j.StartedMS)).Round(time.Second).String()
+	return text.Uptime(time.Since(time.UnixMilli(j.StartedMS)))
 }
 
 func showJobCommand(a *cli.App) *cobra.Command {

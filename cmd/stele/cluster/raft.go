@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 func raftCommand(a *cli.App) *cobra.Command {
@@ -112,7 +113,7 @@ func lastContact(v *client.RaftServer) cli.Number {
 	case v.LastContactMS < 0:
 		return "unknown"
 	}
-	return cli.Number((time.Duration(v.LastContactMS) * time.Millisecond).String())
+	return cli.Number(text.Duration(time.Duration(v.LastContactMS) * time.Millisecond))
 }
 
 // raftSentence returns a one-line summary of the group, for standard error.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
@@ -219,7 +220,7 @@ func (w *lockMonitor) watch(ended <-chan error, signals <-chan os.Signal) error 
 		case w.stopping: // only the timer matters now, which kills
 			changed = nil
 		case state == session.Jeopardy:
-			w.app.Notef("no contact with the leader of the lock service; the command continues for at most %v", w.remaining().Round(time.Second))
+			w.app.Notef("no contact with the leader of the lock service; the command continues for at most %s", text.Uptime(w.remaining()))
 			timer.Reset(w.remaining())
 		default:
 			timer.Stop()

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/text"
 )
 
 // Commands returns the command replication.
@@ -129,7 +130,7 @@ func print(a *cli.App, all []client.Replication) error {
 		for _, t := range r.Tables {
 			lag := "-"
 			if t.LagMS >= 0 {
-				lag = (time.Duration(t.LagMS) * time.Millisecond).Round(100 * time.Millisecond).String()
+				lag = text.Duration(time.Duration(t.LagMS) * time.Millisecond)
 			}
 			g.Add(r.Name, t.Name, t.State, lag, cli.FormatCount(t.Changes), cli.FormatCount(t.Rows), strings.Join(r.Addrs, ","), cli.OrElse(t.Error, "-"))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/rowfile"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/internal/transfer"
 	"github.com/steledb/stele/table"
 )
@@ -265,7 +266,7 @@ func (e *export) report(err error) error {
 			Seconds float64 `json:"seconds"`
 		}{e.cfg.Table.Name(), e.done.Rows.Load(), e.done.Cells.Load(), e.done.Bytes.Load(), took.Seconds()})
 	}
-	e.a.Notef("%s: exported %s with %s, %s, in %v", e.cfg.Table.Name(), cli.Plural(e.done.Rows.Load(), "row"), cli.Plural(e.done.Cells.Load(), "cell"),
-		cli.FormatSize(e.done.Bytes.Load()), took.Round(time.Millisecond))
+	e.a.Notef("%s: exported %s with %s, %s, in %s", e.cfg.Table.Name(), cli.Plural(e.done.Rows.Load(), "row"), cli.Plural(e.done.Cells.Load(), "cell"),
+		cli.FormatSize(e.done.Bytes.Load()), text.Duration(took))
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/internal/rowfile"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/transfer"
 	"github.com/steledb/stele/internal/vfs"
@@ -400,7 +401,7 @@ func (im *importer) report(err error) error {
 			return err
 		}
 	} else {
-		im.a.Notef("%s: %s %s with %s in %v", im.table.Name(), verb, cli.Plural(p.Rows.Load(), "row"), cli.Plural(p.Cells.Load(), "cell"), took.Round(time.Millisecond))
+		im.a.Notef("%s: %s %s with %s in %s", im.table.Name(), verb, cli.Plural(p.Rows.Load(), "row"), cli.Plural(p.Cells.Load(), "cell"), text.Duration(took))
 	}
 	switch {
 	case err != nil && im.flags.state != "":

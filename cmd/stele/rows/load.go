@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/internal/webload"
 	"github.com/steledb/stele/internal/webtable"
 )
@@ -146,8 +147,8 @@ func reportLoad(a *cli.App, f *loadFlags, s webload.Stats, pages int64, took tim
 			return err
 		}
 	} else {
-		a.Notef("%s: loaded %s and %s from %s in %v; skipped %s that were in the table", f.table, cli.Plural(s.Pages, "page"),
-			cli.Plural(s.Anchors, "anchor"), cli.Plural(s.Links, "link"), took.Round(time.Millisecond), cli.FormatCount(s.Skipped))
+		a.Notef("%s: loaded %s and %s from %s in %s; skipped %s that were in the table", f.table, cli.Plural(s.Pages, "page"),
+			cli.Plural(s.Anchors, "anchor"), cli.Plural(s.Links, "link"), text.Duration(took), cli.FormatCount(s.Skipped))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):

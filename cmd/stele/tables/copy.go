@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/table"
 )
 
@@ -60,7 +61,7 @@ func copyTable(ctx context.Context, a *cli.App, c *client.Client, from, to strin
 		return nil, err
 	}
 	began := time.Now()
-	stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %v", id, time.Since(began).Round(time.Second)) })
+	stop := a.StartTicker(func() string { return fmt.Sprintf("backup %s, %s", id, text.Uptime(time.Since(began))) })
 	_, err = c.Backups().Wait(ctx, id)
 	if stop(); err == nil {
 		s, err = c.Backups().Restore(ctx, id, from, to)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/table"
 )
 
@@ -350,7 +351,7 @@ func (f *tabletFlags) one(a *cli.App, cmd *cobra.Command, row string) (*client.T
 func compactTable(ctx context.Context, a *cli.App, c *client.Client, name string, one *client.TabletRef, major bool) error {
 	start := time.Now()
 	stop := a.StartTicker(func() string {
-		return fmt.Sprintf("compacting %s, %v", name, time.Since(start).Round(time.Second))
+		return fmt.Sprintf("compacting %s, %s", name, text.Uptime(time.Since(start)))
 	})
 	defer stop()
 	var err error
@@ -370,6 +371,6 @@ func compactTable(ctx context.Context, a *cli.App, c *client.Client, name string
 			Seconds float64 `json:"seconds"`
 		}{name, major, time.Since(start).Seconds()})
 	}
-	a.Notef("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
+	a.Notef("compacted %s in %s", name, text.Duration(time.Since(start)))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 )
 
 // tabletFlags are the flags that name a tablet, as an alternative to a row.
@@ -85,7 +86,7 @@ func changeTablet(a *cli.App, cmd *cobra.Command, doing, table string, do func(c
 	summary func(*client.TabletChange) string) error {
 	return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 		start := time.Now()
-		stop := a.StartTicker(func() string { return fmt.Sprintf("%s, %v", doing, time.Since(start).Round(time.Second)) })
+		stop := a.StartTicker(func() string { return fmt.Sprintf("%s, %s", doing, text.Uptime(time.Since(start))) })
 		defer stop()
 		done, err := do(ctx, c)
 		if err != nil {
@@ -96,7 +97,7 @@ func changeTablet(a *cli.App, cmd *cobra.Command, doing, table string, do func(c
 		if a.JSON {
 			return a.PrintJSON(tabletChangeJSON{table, done.ID, done.Lower, splitPointOf(done), done.Node, done.Server, took.Seconds()})
 		}
-		a.Notef("%s in %v", summary(done), took.Round(time.Millisecond))
+		a.Notef("%s in %s", summary(done), text.Duration(took))
 		return nil
 	})
 }

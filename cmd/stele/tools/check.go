@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/internal/text"
 	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/node/verify"
 	"github.com/steledb/stele/tablet/sstable"
@@ -107,7 +108,7 @@ func verdict(a *cli.App, problems int) string {
 func checkFolders(ctx context.Context, a *cli.App, dirs []string, encryption masterkeys.Source) error {
 	start, problems := time.Now(), 0
 	stop := a.StartTicker(func() string {
-		return fmt.Sprintf("checking, %v", time.Since(start).Round(time.Second))
+		return fmt.Sprintf("checking, %s", text.Uptime(time.Since(start)))
 	})
 	defer stop()
 	sum, err := verify.Folders(ctx, dirs, encryption, func(p verify.Problem) {
@@ -130,9 +131,9 @@ func checkFolders(ctx context.Context, a *cli.App, dirs []string, encryption mas
 			Seconds  float64 `json:"seconds"`
 		}{problems == 0, problems, sum.Blobs, sum.Bytes, sum.SSTables, sum.Entries, sum.Logs, time.Since(start).Seconds()})
 	} else {
-		_, err = fmt.Fprintf(a.Out, "%s: %s of %s, %s with %s, %s, checked in %v\n", verdict(a, problems),
+		_, err = fmt.Fprintf(a.Out, "%s: %s of %s, %s with %s, %s, checked in %s\n", verdict(a, problems),
 			cli.Plural(sum.Blobs, "blob"), cli.FormatSize(sum.Bytes), cli.Plural(sum.SSTables, "SSTable"), cli.Plural(sum.Entries, "entry"),
-			cli.Plural(sum.Logs, "log extent"), time.Since(start).Round(time.Millisecond))
+			cli.Plural(sum.Logs, "log extent"), text.Duration(time.Since(start)))
 	}
 	if err == nil && problems > 0 {
 		err = cli.SilentExit(cli.ExitUnhealthy)
