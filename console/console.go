@@ -104,6 +104,7 @@ func (c *Console) route() {
 		"/tables":                      tablesPage,
 		"/tables/{table}":              tablePage,
 		"/tables/{table}/row":          rowsPage,
+		"/tables/{table}/versions":     versionsPage,
 		"/tables/{table}/keys":         keysPage,
 		"/tables/{table}/tablets/{id}": tabletPage,
 		"/requests":                    requestsPage,

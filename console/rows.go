@@ -49,7 +49,8 @@ type cellView struct {
 	Value                   value
 	Repeated                bool // an older version of the cell above
 	Address                 string
-	HTML                    bool // it may be HTML
+	Versions                string // address of the page of its versions
+	HTML                    bool   // it may be HTML
 }
 
 // rowsPage shows rows of a table: one by its key, those with a prefix, or those from a key on.
@@ -150,6 +151,7 @@ func (x *rowsView) add(row *table.Row) {
 		}
 		c := &row.Cells[i]
 		shown := cellView{Family: c.Family, Qualifier: text.Bytes(c.Qualifier), Time: text.Moment(c.Timestamp), Value: decode(c.Value), Address: cellAddress(x.Table, row.Key, c), HTML: looksLikeHTML(c.Value)}
+		shown.Versions = versionsAddress(x.Table, r.Key, shown.Family+":"+shown.Qualifier, x.As)
 		if i > 0 {
 			above := &row.Cells[i-1]
 			shown.Repeated = above.Family == c.Family && string(above.Qualifier) == string(c.Qualifier)

@@ -154,7 +154,7 @@ func TestEveryPage(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			x := openTab(t, width, 800)
 			x.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
-			for _, path := range []string{"/", "/nodes", "/nodes/" + c.node.ID(), "/tables", "/tables/web", "/tables/web/row", "/tables/web/keys", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/clients", "/jobs"} {
+			for _, path := range []string{"/", "/nodes", "/nodes/" + c.node.ID(), "/tables", "/tables/web", "/tables/web/row", "/tables/web/versions?row=v&column=f:q", "/tables/web/keys", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/clients", "/jobs"} {
 				where := fmt.Sprintf("%s, %d px, %s", path, width, scheme)
 				x.run(chromedp.Navigate(c.address(path)))
 				if d := x.paint(); d > time.Second {

@@ -34,7 +34,7 @@ func TestPages(t *testing.T) {
 		"/backups":                   {"web"},
 		"/jobs":                      {"<h1>Jobs</h1>"},
 		"/clusters":                  {"this one", "healthy", "stele cluster add"},
-		"/users":                     {"This cluster is open"},
+		"/users":                     {"This cluster is open", "There are no users and rights"},
 		"/quotas":                    {"There is no quota"},
 		"/signin":                    {"healthy"}, // there is nothing to sign in to
 	} {
@@ -96,6 +96,31 @@ func TestHostileRows(t *testing.T) {
 	v.get("/tables?q="+url.QueryEscape(script)).want(t, http.StatusOK, "!<script>document")
 	v.get("/tables/"+url.PathEscape(script)).want(t, http.StatusNotFound, "!<script>document")
 	v.get("/"+url.PathEscape(script)).want(t, http.StatusNotFound, "!<script>document")
+}
+
+// TestVersions: the versions of a column are side by side, newest first, with their changes, and the page of rows has their address.
+func TestVersions(t *testing.T) {
+	c := startOpen(t)
+	c.create("web")
+	for i, v := range []string{"<b>red</b> fox", "<b>red</b> fox", "<b>blue</b> fox jumps"} {
+		if err := c.admin.Table("web").Apply(t.Context(), client.NewRowMutation("r\x00").SetAt("f:\xff", int64(i+1), []byte(v))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := c.visitor(nil)
+	const page = "/tables/web/versions"
+	v.get("/tables/web/row").want(t, http.StatusOK, page+`?as=auto&amp;column=f%3A%5Cxff&amp;row=r%5Cx00`)
+	p := v.get(page + `?column=f%3A%5Cxff&row=r%5Cx00`)
+	p.want(t, http.StatusOK, `<pre>&lt;b&gt;<del>red</del><ins>blue</ins>&lt;/b&gt; fox<ins> jumps</ins></pre>`, `<span class="time">3</span></th><th scope="col"><span class="time">2</span>`, "!<b>red")
+	if strings.Count(p.text, "same value") != 1 || strings.Count(p.text, "<pre>") != 3 {
+		t.Errorf("versions:\n%s", p.text)
+	}
+	v.get(page).want(t, http.StatusOK, "side by side")
+	v.get(page+"?row=none&column=f:q").want(t, http.StatusOK, "no such column")
+	for form, status := range map[string]int{"?row=r&column=f": 400, `?row=\q&column=f:q`: 400, "?row=r&column=f:q&as=x": 400} {
+		v.get(page+form).want(t, status)
+	}
+	v.get("/tables/none/versions?row=r&column=f:q").want(t, http.StatusNotFound)
 }
 
 // TestCell: the whole value of a cell is sent as a file, or as a page that can do nothing; bad addresses are errors.

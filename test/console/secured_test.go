@@ -14,7 +14,7 @@ import (
 )
 
 // allPages are the addresses of all pages.
-var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/clients", "/jobs"}
+var allPages = []string{"/", "/nodes", "/nodes/x", "/tables", "/tables/web", "/tables/web/row", "/tables/web/versions?row=a&column=f:q", "/audit", "/logs", "/requests", "/backups", "/users", "/quotas", "/clusters", "/clients", "/jobs"}
 
 // secret is in a row that only some users may see.
 const secret = "com.secret"
@@ -84,7 +84,7 @@ func TestSignIn(t *testing.T) {
 
 	r := c.visitor(nil)
 	r.post("/signin", url.Values{"token": {reader}, "to": {"/tables/own/row"}}).want(t, http.StatusOK, "a row", "reader")
-	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/logs": http.StatusForbidden, "/clients": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
+	for path, status := range map[string]int{"/tables/web/row": http.StatusNotFound, "/tables/web/versions?row=a&column=f:q": http.StatusNotFound, "/tables/web": http.StatusNotFound, "/": http.StatusForbidden, "/audit": http.StatusForbidden, "/logs": http.StatusForbidden, "/clients": http.StatusForbidden, "/requests": http.StatusForbidden, "/traces/" + traceID: http.StatusForbidden, "/backups": http.StatusForbidden} {
 		want := []string{"!" + secret}
 		if status == http.StatusForbidden {
 			want = append(want, "Sign out", ">reader<")
