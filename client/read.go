@@ -18,22 +18,37 @@ import (
 // Errors: ErrNoTable, table.ErrBadRowKey, invalid options, *RowTooLargeError, *CorruptError; after
 // retries, those of a node that cannot be reached or does not serve; ctx's.
 func (t *Table) Get(ctx context.Context, row string, opts ...ReadOption) (*table.Row, error) {
+	got, _, err := t.get(ctx, row, false, opts)
+	return got, err
+}
+
+// RowPosition is where the state of a row that was read is in the table's change stream.
+type RowPosition = api.RowPosition
+
+// GetPositioned is Get of a table with a change stream. It also returns the position of the state of the row, also of one that does not exist.
+//
+// Errors: those of Get and Changes.Next.
+func (t *Table) GetPositioned(ctx context.Context, row string, opts ...ReadOption) (*table.Row, RowPosition, error) {
+	return t.get(ctx, row, true, opts)
+}
+
+func (t *Table) get(ctx context.Context, row string, position bool, opts []ReadOption) (*table.Row, RowPosition, error) {
 	k := getCalls.Get().(*getCall)
 	defer k.release()
 	if len(opts) > 0 {
 		o := readOptionsOf(opts)
 		if o.err != nil {
-			return nil, o.err
+			return nil, RowPosition{}, o.err
 		}
 		k.req.Filter, k.req.RowBytes = encodeFilter(o.filter()), o.rowBytes
 	}
 	k.req.Table, k.req.View, k.call.table = t.name, t.view, t.name
-	k.req.Row = append(k.req.Row, row...)
+	k.req.Row, k.req.Position = append(k.req.Row, row...), position
 	k.call.row = k.req.Row
 	if err := t.client.calls.do(ctx, &k.call); err != nil {
-		return nil, err
+		return nil, RowPosition{}, err
 	}
-	return k.row, nil
+	return k.row, k.position, nil
 }
 
 // getCall holds everything that a read call needs in one allocation.
@@ -42,6 +57,8 @@ type getCall struct {
 	req   api.ReadRequest
 	names *table.Interner
 	row   *table.Row
+	// position is set if req asks for it.
+	position RowPosition
 }
 
 // internedMax is the number of names of families and labels that a decoder interns.
@@ -50,18 +67,25 @@ const internedMax = 256
 var getCalls = sync.Pool{New: func() any {
 	k := &getCall{call: call{method: api.MethodRead, safe: true, keep: true}, names: table.NewInterner(internedMax)}
 	k.call.encode, k.call.id, k.call.traceID = k.req.Append, &k.req.TableID, &k.req.TraceID
-	k.call.decode = func(d *wire.Decoder) (err error) {
-		if err := api.CheckRowCells(*d, k.req.RowBytes); err != nil {
-			return err
+	k.call.decode = func(d *wire.Decoder) error {
+		if k.req.Position {
+			return k.position.Decode(d, func() error { return k.decodeRow(d) })
 		}
-		k.row, err = decodeRow(d, k.names)
-		return err
+		return k.decodeRow(d)
 	}
 	return k
 }}
 
+func (k *getCall) decodeRow(d *wire.Decoder) (err error) {
+	if err := api.CheckRowCells(*d, k.req.RowBytes); err != nil {
+		return err
+	}
+	k.row, err = decodeRow(d, k.names)
+	return err
+}
+
 func (k *getCall) release() {
-	k.req.Row, k.req.Filter, k.req.RowBytes, k.call.row, k.row = k.req.Row[:0], nil, 0, nil, nil
+	k.req.Row, k.req.Filter, k.req.RowBytes, k.call.row, k.row, k.position = k.req.Row[:0], nil, 0, nil, nil, RowPosition{}
 	getCalls.Put(k)
 }
 

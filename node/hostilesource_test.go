@@ -95,7 +95,8 @@ func (s *fakeSource) answer(method string, c *rpc.Call) {
 			w.End(0, nil)
 		})
 	case api.MethodRead:
-		c.Reply(func(e *wire.Encoder) { e.Nil() })
+		at := api.RowPosition{Next: s.next.Load(), Families: 2}
+		c.Reply(func(e *wire.Encoder) { at.Append(e, e.Nil) })
 	default:
 		c.Fail(rpc.CodeUnknownMethod)
 	}
@@ -131,6 +132,15 @@ func changing(change func(x *api.Change)) map[string]func(c *rpc.Call) {
 		x := api.Change{Row: []byte("r2"), Seq: q.Next, Time: 1, Mutations: []table.Mutation{table.Set("f", []byte("q"), 1, []byte("changed"))}, FamilyIDs: []uint32{1}}
 		change(&x)
 		r.Changes, r.Next = []api.Change{x}, q.Next+1
+	})
+}
+
+// changingOnce answers with a change of row r2 that is not repeated.
+func changingOnce() map[string]func(c *rpc.Call) {
+	return page(func(q *api.ReadChangesRequest, r *api.ChangesResult) {
+		if q.Next <= 10 {
+			r.Next, r.Changes = 11, []api.Change{{Row: []byte("r2"), Seq: 10, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}}
+		}
 	})
 }
 
@@ -236,7 +246,7 @@ func hostileAnswers(s *fakeSource) []hostileAnswer {
 		})), false, "message too large"},
 		{"tablets without end", map[string]func(c *rpc.Call){api.MethodReadChanges: func(c *rpc.Call) {
 			c.Reply(pageOf(&api.ChangesResult{End: fmt.Appendf(nil, "%s%09d", long, divided.Add(1)), Next: 10, Watermark: 1}))
-		}}, false, "the table has more than"},
+		}}, true, "the table has more than"},
 		{"a tablet before the last one", map[string]func(c *rpc.Call){api.MethodReadChanges: func(c *rpc.Call) {
 			c.Reply(pageOf(&api.ChangesResult{End: fmt.Appendf(nil, "%09d", 1<<29-divided.Add(1)), Next: 10, Watermark: 1}))
 		}}, false, "it ends at row"},
@@ -314,6 +324,13 @@ func hostileAnswers(s *fakeSource) []hostileAnswer {
 			api.MethodScanOpen: func(c *rpc.Call) { c.Reply(emptyBatch) }, api.MethodScanNext: func(c *rpc.Call) { c.Reply(emptyBatch) },
 		}, false, "batches without rows"},
 		{"a row that changes all the time", changing(func(*api.Change) {}), false, "do not end"},
+		{"a read without a position", both(changingOnce(), raw(api.MethodRead, []byte{0xc0})), false, "answer is invalid"},
+		{"a read at position 0", both(changingOnce(), map[string]func(c *rpc.Call){api.MethodRead: func(c *rpc.Call) {
+			c.Reply(func(e *wire.Encoder) { (&api.RowPosition{Families: 2}).Append(e, e.Nil) })
+		}}), false, "answer is invalid"},
+		{"a read of a tablet above the row", both(changingOnce(), map[string]func(c *rpc.Call){api.MethodRead: func(c *rpc.Call) {
+			c.Reply(func(e *wire.Encoder) { (&api.RowPosition{Next: 10, Families: 2, Start: []byte("r2")}).Append(e, e.Nil) })
+		}}), false, "of rows after"},
 		{"only rows that are too large", map[string]func(c *rpc.Call){
 			api.MethodScanOpen: func(c *rpc.Call) {
 				var r api.ScanOpenRequest

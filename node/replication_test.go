@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -317,25 +316,6 @@ func TestReplicationLargeRows(t *testing.T) {
 		apply(client.NewRowMutation("change").Set("g:q", nil))
 	}
 	r.equal("after a change of an incomplete row")
-}
-
-// TestReplicationLargeCellAndChanges: a cell that is read alone is copied while the row has changes that are read alone, too.
-func TestReplicationLargeCellAndChanges(t *testing.T) {
-	t.Parallel()
-	r := newReplicated(t, 1)
-	src := r.from.c.Table("t")
-	set := func(column string, value []byte) {
-		t.Helper()
-		if err := src.Apply(r.ctx, client.NewRowMutation("large").SetAt(column, 1000, value)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set("g:cell", make([]byte, 5<<20))
-	r.add()
-	for i, end := 0, time.Now().Add(3*time.Second); time.Now().Before(end); i++ {
-		set("g:change", bytes.Repeat([]byte{byte(i)}, 1<<20+1))
-	}
-	r.equal("after the copy")
 }
 
 // TestReplicationSecured: a table follows one of another cluster, both of which have certificates, with the rights of an access token. An error of the source

@@ -74,6 +74,8 @@ type For struct {
 	turns Turns
 	table uint64 // id of the table; 0: the current table of that name
 	trace *trace.Record
+	// position is set by ReadRow; see Positioned.
+	position *api.RowPosition
 	// follows is the replication whose changes are made; empty for ordinary ones.
 	follows string
 }

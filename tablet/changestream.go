@@ -331,12 +331,7 @@ func (q *changesQuery) attempt(ctx context.Context, tableName string) (p *Change
 		woken = t.views.changed.Wait()
 		p, err = q.read(ctx, t)
 		if errors.Is(err, errInvisible) {
-			select {
-			case <-ctx.Done():
-				return nil, nil, context.Cause(ctx)
-			case <-q.s.life.closing:
-				return nil, nil, ErrClosed
-			case <-woken:
+			if err = awaitVisible(ctx, q.s, woken); err == nil {
 				continue
 			}
 		}
@@ -373,11 +368,8 @@ func (q *changesQuery) read(ctx context.Context, t *Tablet) (*ChangesPage, error
 			return nil, err
 		}
 	}
-	if vis.Row != nil {
-		return nil, fmt.Errorf("changes of a table of which only some rows are visible: %w", api.ErrPermission)
-	}
-	if sc.table.ChangeRetention == 0 {
-		return nil, fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNoChangeStream)
+	if err := sc.checkStream(&vis); err != nil {
+		return nil, err
 	}
 	p, err := q.page(ctx, t, sc, &vis)
 	if errors.Is(err, blobfs.ErrNoBlob) && q.missing < missingMax { // rewritten or dropped meanwhile
@@ -395,6 +387,17 @@ func (q *changesQuery) read(ctx context.Context, t *Tablet) (*ChangesPage, error
 		return nil, err
 	}
 	return p, nil
+}
+
+// checkStream returns an error unless the table has a change stream that the caller may read.
+func (sc *schema) checkStream(vis *Visibility) error {
+	if vis.Row != nil {
+		return fmt.Errorf("changes of a table of which only some rows are visible: %w", api.ErrPermission)
+	}
+	if sc.table.ChangeRetention == 0 {
+		return fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNoChangeStream)
+	}
+	return nil
 }
 
 // missingMax is how often a read of changes begins again because a change file was deleted meanwhile.

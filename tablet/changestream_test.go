@@ -250,40 +250,121 @@ func TestChangesWait(t *testing.T) {
 }
 
 // TestPositionAfterEntryWithoutRecord (CS6): a write that began without a change stream is visible at each position after it, also if the stream is turned on
-// and the position is read while the write is applied.
+// and the position is read, or the row with it, while the write is applied.
 func TestPositionAfterEntryWithoutRecord(t *testing.T) {
-	e := newEnv(t, Config{}, "f", streamed)
-	e.mustApply("row", setCell("before"))
-	tablet := e.tabletOfTest()
-	plain := e.schema.Clone()
-	plain.ChangeRetention = 0
-	body, ops, _, err := appendBody(nil, newSchema(plain, nil), &table.RowMutation{Row: []byte("row"), Mutations: []table.Mutation{setCell("late")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := tablet.views.applied.Load() + 1
-	// The first half of memWriter.apply.
-	if err := tablet.writer.add(body, first, ops, 1); err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan uint64, 1)
-	go func() {
+	position := func(e *env) (uint64, error) {
 		p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{})
 		if err != nil {
-			t.Error(err)
-			p = &ChangesPage{}
+			return 0, err
 		}
-		got <- p.Next
+		return p.Next, nil
+	}
+	ofRow := func(e *env) (uint64, error) {
+		var at api.RowPosition
+		value := ""
+		err := e.For(nil).Positioned(&at).ReadRow(t.Context(), testTable, []byte("row"), nil, func(_ []byte, cells []table.Cell) error {
+			value = string(cells[0].Value)
+			return nil
+		})
+		if value != "late" {
+			t.Errorf("position %d with value %q", at.Next, value)
+		}
+		return at.Next, err
+	}
+	for _, read := range []func(e *env) (uint64, error){position, ofRow} {
+		e := newEnv(t, Config{}, "f:versions=1", streamed)
+		e.mustApply("row", setCell("before"))
+		tablet := e.tabletOfTest()
+		plain := e.schema.Clone()
+		plain.ChangeRetention = 0
+		body, ops, _, err := appendBody(nil, newSchema(plain, nil), &table.RowMutation{Row: []byte("row"), Mutations: []table.Mutation{setCell("late")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := tablet.views.applied.Load() + 1
+		// The first half of memWriter.apply.
+		if err := tablet.writer.add(body, first, ops, e.clock.now().Add(time.Minute).UnixMicro()); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan uint64, 1)
+		go func() {
+			next, err := read(e)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- next
+		}()
+		select {
+		case next := <-got:
+			t.Errorf("position %d, while entry %d is not visible", next, first)
+		case <-time.After(100 * time.Millisecond):
+			tablet.views.applied.Store(first)
+			tablet.views.changed.Wake()
+			if next := <-got; next != first+1 {
+				t.Errorf("position %d, want %d", next, first+1)
+			}
+		}
+	}
+}
+
+// TestRowPosition: a row is read with the position of its state, while it is written: the state is that after the changes before the position.
+func TestRowPosition(t *testing.T) {
+	e := newEnv(t, Config{MemtableBytes: 64 << 10}, "f:versions=1", streamed)
+	const writes = 2000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range writes {
+			e.mustApply([]string{"other", "row"}[i%2], table.Set("f", []byte("q"), table.ServerTimestamp, fmt.Appendf(nil, "%d%0100d", i, 0)))
+		}
 	}()
-	select {
-	case next := <-got:
-		t.Errorf("position %d, while entry %d is not visible", next, first)
-	case <-time.After(100 * time.Millisecond):
-		tablet.views.applied.Store(first)
-		tablet.views.changed.Wake()
-		if next := <-got; next != first+1 {
-			t.Errorf("position %d, want %d", next, first+1)
+	states := map[uint64]string{}
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
 		}
+		var at api.RowPosition
+		value := ""
+		err := e.For(nil).Positioned(&at).ReadRow(t.Context(), testTable, []byte("row"), nil, func(_ []byte, cells []table.Cell) error {
+			value = string(cells[0].Value)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[at.Next] = value
+	}
+	changed := map[uint64]string{}
+	for next := uint64(1); ; {
+		p, err := e.For(nil).ReadChanges(t.Context(), testTable, ChangesRequest{Next: next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.Changes {
+			if string(c.Row) == "row" {
+				changed[c.Seq] = string(c.Mutations[0].Value)
+			}
+		}
+		if len(p.Changes) == 0 {
+			break
+		}
+		next = p.Next
+	}
+	for at, got := range states {
+		last, want := uint64(0), ""
+		for seq, value := range changed {
+			if seq < at && seq > last {
+				last, want = seq, value
+			}
+		}
+		if got != want {
+			t.Errorf("position %d: the row is of change %.10s, want %.10s", at, got, want)
+		}
+	}
+	if len(states) == 0 || len(changed) != writes/2 {
+		t.Errorf("%d states and %d changes", len(states), len(changed))
 	}
 }
 

@@ -30,9 +30,11 @@ type reader struct {
 	token []byte
 	// answers is set if the emitted rows are the result of the operation, not for internal use.
 	answers bool
-	access  Access      // of the caller; nil permits everything
-	latched bool        // a latch is held: the operation keeps its turn
-	heat    heat.Reader // counts what is read
+	// position is set by readRow; see For.Positioned.
+	position *api.RowPosition
+	access   Access      // of the caller; nil permits everything
+	latched  bool        // a latch is held: the operation keeps its turn
+	heat     heat.Reader // counts what is read
 }
 
 // begin prepares r for one operation of a caller.
@@ -103,7 +105,7 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 	defer r.release()
 	s.stats.reads.Add(1)
 	r.begin(as)
-	r.answers, r.rows.yields = true, true
+	r.answers, r.rows.yields, r.position = true, true, as.position
 	for {
 		t, err := as.tabletOf(ctx, tableName, row)
 		if err != nil {
@@ -112,7 +114,13 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 		if as.a != nil {
 			as.a.Begin()
 		}
+		woken := r.awaits(t)
 		err = r.readRow(ctx, t, row, f, emit)
+		if err == errInvisible {
+			if err = awaitVisible(ctx, s, woken); err == nil {
+				continue
+			}
+		}
 		if (err == errGone || err == errChanged) && ctx.Err() == nil {
 			continue // its replacement is in the tables
 		}
@@ -139,7 +147,7 @@ func (r *reader) release() {
 		r.rows.folding = table.Fold{}
 	}
 	r.eval.Reset()
-	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions, r.token = nil, nil, false, nil, nil, false, nil
+	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns, r.positions, r.token, r.position = nil, nil, false, nil, nil, false, nil, nil
 	r.heat.End()
 	r.heat = heat.Reader{}
 	r.rows.report()
@@ -157,6 +165,11 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	}
 	defer v.release()
 	rs := &r.rows
+	if r.position != nil {
+		if *r.position, err = t.positionOf(v, rs); err != nil {
+			return err
+		}
+	}
 	defer rs.closeSources()
 	began := rs.trace.Detail()
 	r.seekTo(row)
@@ -187,6 +200,47 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 		rs.trace = nil
 	}
 	return emit(key, cells)
+}
+
+// Positioned returns a copy of as whose ReadRow sets p before it emits the row, and if it emits none: what it reads is the row after all of its changes before
+// p.Next and before all later ones. ReadRow then has the errors of ReadChanges, too.
+func (as For) Positioned(p *api.RowPosition) For {
+	as.position = p
+	return as
+}
+
+// positionOf returns the position of what r reads in a view of the tablet. The error is errInvisible if the tablet has none yet.
+func (t *Tablet) positionOf(v *view, r *rows) (p api.RowPosition, err error) {
+	if err := r.schema.checkStream(&r.selection.visible); err != nil {
+		return p, err
+	}
+	gap, _ := v.changeGap()
+	if !r.judge.IsVisible(gap) {
+		return p, errInvisible
+	}
+	floor, _ := v.meta.knownChanges().Floor(t.start, t.end)
+	next := max(v.lastChange(r.judge.Snapshot()), gap, floor) + 1
+	return api.RowPosition{Next: next, Families: r.schema.table.FamiliesVersion(), Start: t.start}, nil
+}
+
+// awaits returns what wakes a read of a position that the tablet does not have yet; nil for other reads.
+func (r *reader) awaits(t *Tablet) <-chan struct{} {
+	if r.position == nil {
+		return nil
+	}
+	return t.views.changed.Wait()
+}
+
+// awaitVisible waits until a tablet's next change has woken readers.
+func awaitVisible(ctx context.Context, s *Server, woken <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.life.closing:
+		return ErrClosed
+	case <-woken:
+		return nil
+	}
 }
 
 // noteRead counts a row that was read, and its cells if there is one.

@@ -151,6 +151,7 @@ func goldenRequests() []struct {
 		{"read with filter", &ReadRequest{Table: "t", Row: []byte("r"), Filter: filterBytes(table.CellsPerColumnLimit(1))},
 			"93 a174 c40172 81 a666696c746572 92a876657273696f6e7301"},
 		{"read with a bound", &ReadRequest{Table: "t", Row: []byte("r"), RowBytes: 5}, "93 a174 c40172 81 a9726f775f6279746573 05"},
+		{"read with a position", &ReadRequest{Table: "t", Row: []byte("r"), Position: true}, "93 a174 c40172 81 a8706f736974696f6e c3"},
 		{"read_rows with a bound", &ReadRowsRequest{Table: "t", Rows: [][]byte{[]byte("a")}, RowBytes: 5}, "93 a174 91c40161 81 a9726f775f6279746573 05"},
 		{"read_rows", &ReadRowsRequest{Table: "t", Rows: [][]byte{[]byte("a"), []byte("b")}}, "92 a174 92c40161c40162"},
 		{"scan_open", &ScanOpenRequest{Table: "t"}, "91 a174"},

@@ -1,13 +1,16 @@
 package api
 
 import (
+	"bytes"
+	"math"
+
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
 
 // ReadRequest holds the parameters of read:
 //
-//	[table, row, options?]    options: filter, row_bytes
+//	[table, row, options?]    options: filter, row_bytes, position
 type ReadRequest struct {
 	TableOptions
 	Table string
@@ -18,19 +21,65 @@ type ReadRequest struct {
 	// RowBytes bounds the result of RowMemory for a row: larger ones are a RowTooLargeError with that
 	// limit. 0 means unset: only ResultBytesMax applies.
 	RowBytes int64
+	// Position reports whether the result has a RowPosition.
+	Position bool
 
 	names names
+}
+
+// RowPosition is where the state of a row that was read is in the table's change stream. The result of a read with it is:
+//
+//	[row or nil, next, families, start]
+type RowPosition struct {
+	// Next is a position: the state has all changes of the row before it, and no later ones.
+	Next uint64
+	// Families is the version of the table's families by which the row was read, as in a ChangesResult.
+	Families uint64
+	// Start is a row: the position is one of the rows after it, up to the row that was read. Empty means no bound.
+	Start []byte
+}
+
+// Append encodes a result. row encodes the row in it.
+func (p *RowPosition) Append(e *wire.Encoder, row func()) {
+	e.Array(4)
+	row()
+	e.Uint(p.Next)
+	e.Uint(p.Families)
+	e.Bin(p.Start)
+}
+
+// Decode decodes a result. row decodes the row in it.
+func (p *RowPosition) Decode(d *wire.Decoder, row func() error) error {
+	n := d.Array()
+	if err := row(); err != nil {
+		return err
+	}
+	p.Next, p.Families, p.Start = d.Uint(), d.Uint(), bytes.Clone(d.Bytes())
+	for range n - 4 {
+		d.Skip()
+	}
+	if d.Err() == nil && (n < 4 || p.Next == 0 || p.Next > math.MaxInt64) {
+		return malformed("%d values of a row with position %d", n, p.Next)
+	}
+	return d.Err()
 }
 
 // Append encodes the parameters.
 func (r *ReadRequest) Append(e *wire.Encoder) {
 	n := r.TableOptions.count() + present(r.Filter) + set(r.RowBytes)
+	if r.Position {
+		n++
+	}
 	e.Array(2 + min(n, 1))
 	e.Str(r.Table)
 	e.Bin(r.Row)
 	r.TableOptions.append(e, n)
 	appendFilter(e, r.Filter)
 	appendCount(e, rowBytes, r.RowBytes)
+	if r.Position {
+		e.Str("position")
+		e.Bool(true)
+	}
 }
 
 // Decode decodes the n parameters in d. A nil lim means the defaults.
@@ -39,7 +88,7 @@ func (r *ReadRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) error {
 		return err
 	}
 	r.Table, r.Row, r.Filter = r.names.table(d), d.Bytes(), nil
-	r.RowBytes = 0
+	r.RowBytes, r.Position = 0, false
 	if err := checkRow(d, r.Row, lim); err != nil {
 		return err
 	}
@@ -55,6 +104,8 @@ func (r *ReadRequest) option(key []byte, d *wire.Decoder) bool {
 		r.Filter = rawFilter(d)
 	case rowBytes:
 		r.RowBytes = countOption(d, rowBytes)
+	case "position":
+		r.Position = d.Bool()
 	default:
 		return r.TableOptions.option(key, d)
 	}

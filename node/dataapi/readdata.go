@@ -35,7 +35,7 @@ func (d *Service) read(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	d.answerRow(c, rowRead{r.Table, r.View, r.TableID, r.Row, r.RowBytes}, f, m, false)
+	d.answerRow(c, rowRead{r.Table, r.View, r.TableID, r.Row, r.RowBytes, r.Position}, f, m, false)
 }
 
 // rowRead is the read of one row.
@@ -45,6 +45,8 @@ type rowRead struct {
 	id    uint64 // of the table; 0: any
 	row   []byte
 	bytes int64 // api.ReadRequest.RowBytes
+
+	position bool // answer with the position of the row, too
 }
 
 // answerRow answers with a row, or with an array of this row.
@@ -58,6 +60,11 @@ func (d *Service) answerRow(c *rpc.Call, r rowRead, f *table.Program, m quotas.M
 	turn := d.turnsOf(c, r.table, f)
 	defer turn.release()
 	as := turn.in(d.Tablets.TabletsOf(r.table).For(a.Of(true)).Table(r.id)).Traced(c.Trace())
+	var at *api.RowPosition
+	if r.position {
+		at = new(api.RowPosition)
+		as = as.Positioned(at)
+	}
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -76,8 +83,12 @@ func (d *Service) answerRow(c *rpc.Call, r rowRead, f *table.Program, m quotas.M
 			if size > results.SmallAnswerBytes {
 				e.Grow(size + len(key) + rowHeadBytes)
 			}
-			if inArray {
+			switch {
+			case inArray:
 				e.Array(1)
+			case at != nil:
+				at.Append(e, func() { api.AppendRow(e, key, cells) })
+				return
 			}
 			api.AppendRow(e, key, cells)
 		})
@@ -97,6 +108,8 @@ func (d *Service) answerRow(c *rpc.Call, r rowRead, f *table.Program, m quotas.M
 		reply.Fail(c, err)
 	case inArray:
 		c.Reply(func(e *wire.Encoder) { e.Array(1); e.Nil() })
+	case at != nil:
+		c.Reply(func(e *wire.Encoder) { at.Append(e, e.Nil) })
 	default:
 		c.Reply(nil)
 	}
@@ -132,7 +145,7 @@ func (d *Service) readRows(c *rpc.Call) {
 		return
 	}
 	if len(r.Rows) == 1 { // its size is known before it is encoded
-		d.answerRow(c, rowRead{r.Table, r.View, r.TableID, r.Rows[0], r.RowBytes}, f, m, true)
+		d.answerRow(c, rowRead{r.Table, r.View, r.TableID, r.Rows[0], r.RowBytes, false}, f, m, true)
 		return
 	}
 	a := d.Authz.Access(c, r.Table, r.View)

@@ -65,7 +65,7 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 		return nil, err
 	}
 	defer free()
-	at, err := f.positionAfter(ctx, after)
+	at, families, err := f.positionAfter(ctx, after)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	for row, cells := range state {
 		group.Go(func() error {
 			if !changed[row] {
-				return f.copyRow(inGroup, []byte(row), cells, at.Next)
+				return f.copyRow(inGroup, []byte(row), cells, at.Next, families.schema)
 			}
 			err := f.copyChanged(inGroup, []byte(row))
 			if errors.Is(err, client.ErrRowTooLarge) { // since the scan
@@ -133,24 +133,13 @@ func (f *follower) largeFirst(ctx context.Context, after []byte, at client.Chang
 }
 
 // positionAfter returns the position of the source's tablet with the rows after a row. The table then has the families that the source had at the position.
-func (f *follower) positionAfter(ctx context.Context, row []byte) (client.ChangePosition, error) {
+func (f *follower) positionAfter(ctx context.Context, row []byte) (client.ChangePosition, *families, error) {
 	at, err := f.from.Table(f.table).ChangePositionAfter(ctx, row)
-	if err = f.ofRequest("read the position of changes", err); err == nil {
-		err = f.syncFamilies(ctx, at.Families)
+	if err != nil {
+		return at, nil, f.ofRequest("read the position of changes", err)
 	}
-	return at, err
-}
-
-// positionOf returns the position of the source's tablet with a row, and a row before that one on the same tablet, with few rows between.
-func (f *follower) positionOf(ctx context.Context, row []byte) (before []byte, at client.ChangePosition, err error) {
-	before = beforeRow(row)
-	for range tabletsMax {
-		if at, err = f.positionAfter(ctx, before); err != nil || len(at.End) == 0 || bytes.Compare(at.End, row) >= 0 {
-			return before, at, err
-		}
-		before = at.End
-	}
-	return nil, at, f.bad("more than %d tablets just before row %.64q", tabletsMax, row)
+	of, err := f.syncFamilies(ctx, at.Families)
+	return at, of, err
 }
 
 // errMoved means that what was read is not of one position, since it changed meanwhile. It is read again.
@@ -159,7 +148,7 @@ var errMoved = errors.New("the source changed while it was read")
 // changed returns the rows in a range that have changes since a position. The error is errMoved if a family was added or dropped since then.
 func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (map[string]bool, error) {
 	rows := map[string]bool{}
-	families, err := f.drain(ctx, client.ChangesFrom{Start: start, End: end, Next: at.Next}, false, func(got []client.Change) error {
+	families, err := f.drain(ctx, client.ChangesFrom{Start: start, End: end, Next: at.Next}, nil, func(got []client.Change) error {
 		for i := range got {
 			rows[string(got[i].Row)] = true
 		}
@@ -234,27 +223,15 @@ func eachKey(ctx context.Context, t *client.Table, start, end []byte, each func(
 	return s.Err()
 }
 
-// copyChanged copies a row that is being changed: it reads the row until no change came between. The error is client.ErrRowTooLarge if it is larger than copyBytes.
+// copyChanged copies a row that is being changed. The error is client.ErrRowTooLarge if it is larger than copyBytes.
 func (f *follower) copyChanged(ctx context.Context, row []byte) error {
 	for range movesMax {
-		before, at, err := f.positionOf(ctx, row)
-		if err != nil {
-			return err
-		}
 		got, err := f.get(ctx, row)
-		if err != nil {
-			return err
+		if err == nil {
+			return f.copyRow(ctx, row, got.cells, got.Next, got.schema)
 		}
-		changed, err := f.changed(ctx, before, row, at)
-		if err != nil && !errors.Is(err, errMoved) {
+		if !errors.Is(err, errMoved) {
 			return err
-		}
-		if err == nil && !changed[string(row)] {
-			var cells []table.Cell
-			if got != nil {
-				cells = got.Cells
-			}
-			return f.copyRow(ctx, row, cells, at.Next)
 		}
 		if err := timing.Sleep(ctx, copyPause); err != nil {
 			return err
@@ -273,9 +250,9 @@ func beforeRow(row []byte) []byte {
 }
 
 // copyRow makes the row what it is in the source, which has its changes before the position next.
-func (f *follower) copyRow(ctx context.Context, row []byte, cells []table.Cell, next uint64) error {
+func (f *follower) copyRow(ctx context.Context, row []byte, cells []table.Cell, next uint64, schema *table.Schema) error {
 	c := &client.Change{Row: row, Seq: next - 1, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
-	if err := f.addCells(c, cells); err != nil {
+	if err := addCells(c, cells, schema); err != nil {
 		return err
 	}
 	if err := f.throttle(ctx, changeBytes(c)); err != nil {
@@ -288,12 +265,12 @@ func (f *follower) copyRow(ctx context.Context, row []byte, cells []table.Cell, 
 	return nil
 }
 
-// addCells adds cells of the source to a change. The error is errMoved if the source has a family of them that was unknown when they were requested.
-func (f *follower) addCells(c *client.Change, cells []table.Cell) error {
+// addCells adds cells of the source, which has the schema, to a change. The error is errMoved if it is none of theirs.
+func addCells(c *client.Change, cells []table.Cell, schema *table.Schema) error {
 	for i := range cells {
 		x := &cells[i]
 		m := table.Set(x.Family, x.Qualifier, x.Timestamp, x.Value)
-		of := f.schema.Family(x.Family)
+		of := schema.Family(x.Family)
 		if of == nil {
 			return errMoved
 		}

@@ -13,13 +13,13 @@
 //
 // # The copy
 //
-// A row of the source is read after a position of its tablet's stream was taken, and the stream is read after the row. If it has no change of the row since the position, the
-// row was read as it is at the position, which then is the row's position in the follower. Otherwise the row is read again. A follower's rows
+// Rows of the source are scanned after a position of their tablet's stream was taken, and the stream is read after the scan. A row without a change since the position
+// was read as it is at the position, which then is the row's position in the follower. Each other row is read again, alone, with the position of what is read. A follower's rows
 // that the source does not have are deleted. So the copy needs the right to read only, and can begin again at any row; it does so when the source does
 // not keep the changes any more that are needed next.
 //
-// A row of more than 4 MiB is copied in parts, each a change of at most 20,000 cells. Before each part the changes of the row since the last one are made in the
-// cells that are copied. Its position names the copy and the number of its parts until the last one is made. An incomplete row gets no other changes (tablet.For.Follow).
+// A row of more than 4 MiB is copied in parts, each a change of at most 20,000 cells. Each part is read with its position, up to which the changes of the row since the last one are
+// made in the cells that are copied. Its position names the copy and the number of its parts until the last one is made. An incomplete row gets no other changes (tablet.For.Follow).
 //
 // # Departures from the paper
 //
@@ -39,7 +39,7 @@
 //	RE3. A table that follows accepts only changes of its replication, and a promoted one none of them.
 //	RE4. The saved token is at or below the positions of all rows that are copied.
 //	RE5. Memory is bounded, whatever a source answers: for each replication four pages of changes or batches of 4 MiB of rows, and for each of its tables what it waits
-//	     for, at most 192 KiB; for the node one change or cell that is larger.
+//	     for, at most 192 KiB; for the node one cell that is larger, and one change.
 //	RE6. A source, which may be another administrator's, can change nothing but the tables that follow it, and hold up no replication but its own. What it
 //	     answers is checked before it is made: the state of the table shows a SourceError.
 package replication

@@ -216,20 +216,24 @@ func (f *follower) known(ctx context.Context, x *client.Change) (*client.Change,
 }
 
 // syncFamilies gives the table the families of the source, unless it has those of that version.
-func (f *follower) syncFamilies(ctx context.Context, version uint64) error {
-	if version == f.families {
-		return nil
+func (f *follower) syncFamilies(ctx context.Context, version uint64) (*families, error) {
+	if last := f.families.Load(); last != nil && last.version == version {
+		return last, nil
 	}
-	var err error
-	if f.schema, err = f.sync(ctx); err == nil {
-		f.families = version // or it has those of a later one, which the next result has
+	schema, err := f.sync(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	now := &families{version, schema} // or schema is of a later version, which the next result has
+	f.families.Store(now)
+	return now, nil
 }
 
 // sync gives the table the families of the source, whose schema it returns. A family that was dropped there is dropped here with its cells, also if
 // another one has its name.
 func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
+	f.syncing.Lock() // changes of several rows may find that a family is missing
+	defer f.syncing.Unlock()
 	source, err := f.describe(ctx)
 	if err != nil {
 		return nil, err

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -17,8 +15,8 @@ import (
 // pieceCells bounds the cells of a large row that are copied at a time: fewer than the mutations of a change.
 const pieceCells = 20_000
 
-// rowCopy copies a row in pieces, in the order of its cells. After each piece the copied cells are what they were in the source at a position: the changes
-// between two positions are made in them. So only the cells of a piece must not change while it is read.
+// rowCopy copies a row in pieces, in the order of its cells. After each piece the copied cells are what they were in the source at the position of the piece: the
+// changes between two positions are made in them.
 type rowCopy struct {
 	*follower
 	row    []byte
@@ -57,26 +55,11 @@ func (b *cellBound) after(family string, cells []table.Cell, most int) cellBound
 	return cellBound{family: family}
 }
 
-// touches reports whether a mutation may change cells between two bounds.
-func touches(m *table.Mutation, from, to *cellBound) bool {
-	switch m.Op {
-	case table.OpDeleteRow:
-		return true
-	case table.OpDeleteFamily:
-		return m.Family == to.family
-	}
-	newest, oldest := m.Timestamp, m.Timestamp
-	if m.Op.IsDeletion() {
-		newest, oldest = math.MaxInt64, 0
-	}
-	return to.above(m.Family, m.Qualifier, newest) && !from.above(m.Family, m.Qualifier, oldest)
-}
-
 // copyLarge copies a row in parts. The saved progress does not have the row until its last part is made, so that another master copies it again. A master that has
 // taken over has saved the progress: then this one begins no copy.
 func (f *follower) copyLarge(ctx context.Context, row []byte) error {
 	c := &rowCopy{follower: f, row: row, part: api.RowPart{Copy: rand.Uint64() | 1}, most: pieceCells}
-	_, at, err := f.positionOf(ctx, row)
+	at, err := f.get(ctx, row, client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}))
 	if err != nil {
 		return err
 	}
@@ -131,80 +114,57 @@ func (c *rowCopy) rest() (family string, filter table.Filter) {
 	case b.within:
 		return b.family, table.ColumnRange{Family: b.family, Qualifiers: table.ByteRange{Start: table.Open(b.qualifier)}}
 	}
-	for i := range c.schema.Families {
-		if name := c.schema.Families[i].Name; name > c.copied.family {
+	schema := c.families.Load().schema
+	for i := range schema.Families {
+		if name := schema.Families[i].Name; name > c.copied.family {
 			return name, table.ColumnRange{Family: name}
 		}
 	}
 	return "", nil
 }
 
-// piece copies the first cells that pass a filter. The error is errMoved if they, or the families, have changed while they were read.
+// piece copies the first cells that pass a filter. The error is errMoved if the families have changed.
 func (c *rowCopy) piece(ctx context.Context, family string, filter table.Filter) error {
-	before, at, err := c.positionOf(ctx, c.row)
-	if err != nil {
-		return err
-	}
-	if err := c.catchUp(ctx, before, at.Next); err != nil {
-		return err
-	}
 	first := client.Filter(table.Chain{filter, table.CellsPerRowLimit(c.most)})
 	got, err := c.get(ctx, c.row, first)
 	if c.most == 1 && errors.Is(err, client.ErrRowTooLarge) {
-		return c.getLarge(ctx, c.row, first, func(got *table.Row) error { return c.makePiece(ctx, family, before, at, got, true) })
+		return c.getLarge(ctx, c.row, first, func(large *client.Client, got *rowState) error { return c.makePiece(ctx, family, got, large) })
 	}
 	if err != nil {
 		return err
 	}
-	return c.makePiece(ctx, family, before, at, got, false)
+	return c.makePiece(ctx, family, got, nil)
 }
 
-// makePiece makes what was read of the row, which is nil if there were no cells. held reports that the place for large changes is held.
-func (c *rowCopy) makePiece(ctx context.Context, family string, before []byte, at client.ChangePosition, got *table.Row, held bool) error {
-	var cells []table.Cell
-	if got != nil {
-		cells = got.Cells
-	}
-	to := c.copied.after(family, cells, c.most)
-	if err := c.unchanged(ctx, before, at, &to, held); err != nil {
+// makePiece makes what was read of the row. large, unless nil, is the client that holds it.
+func (c *rowCopy) makePiece(ctx context.Context, family string, got *rowState, large *client.Client) error {
+	if err := c.catchUp(ctx, got, large); err != nil {
 		return err
 	}
-	if len(cells) > 0 {
-		x := &client.Change{Row: c.row, Seq: at.Next - 1}
-		if err := c.addCells(x, cells); err != nil {
+	if len(got.cells) > 0 {
+		x := &client.Change{Row: c.row, Seq: c.next - 1}
+		if err := addCells(x, got.cells, got.schema); err != nil {
 			return err
 		}
 		if err := c.make(ctx, x); err != nil {
 			return err
 		}
 	}
-	c.copied = to
-	if len(cells) == c.most {
+	full := len(got.cells) == c.most
+	if c.copied = c.copied.after(family, got.cells, c.most); full {
 		c.most = min(2*c.most, pieceCells)
 	}
 	return nil
 }
 
-// unchanged returns errMoved if a change since a position may have changed cells that are not copied yet and below a bound. If held, each
-// large change may have.
-func (c *rowCopy) unchanged(ctx context.Context, before []byte, at client.ChangePosition, to *cellBound, held bool) error {
-	families, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: at.Next}, held, func(got []client.Change) error {
-		for i := range got {
-			if bytes.Equal(got[i].Row, c.row) && slices.ContainsFunc(got[i].Mutations, func(m table.Mutation) bool { return touches(&m, &c.copied, to) }) {
-				return errMoved
-			}
-		}
-		return nil
-	})
-	if err == nil && families != at.Families {
-		err = errMoved
-	}
-	return err
-}
-
 // catchUp makes the changes of the row before a position in the cells that are copied.
-func (c *rowCopy) catchUp(ctx context.Context, before []byte, next uint64) error {
-	_, err := c.drain(ctx, client.ChangesFrom{Start: before, End: c.row, Next: c.next}, false, func(got []client.Change) error {
+func (c *rowCopy) catchUp(ctx context.Context, at *rowState, large *client.Client) error {
+	next := max(at.Next, c.next) // without changes between, it is lower once the tablet was split
+	start := beforeRow(c.row)
+	if bytes.Compare(at.Start, start) > 0 {
+		start = at.Start
+	}
+	_, err := c.drain(ctx, client.ChangesFrom{Start: start, End: c.row, Next: c.next}, large, func(got []client.Change) error {
 		for i := range got {
 			if x := &got[i]; bytes.Equal(x.Row, c.row) && x.Seq < next {
 				if err := c.make(ctx, c.clip(x)); err != nil {

@@ -72,8 +72,8 @@ func (p *pages) large(ctx context.Context) (n int, err error) {
 			got, err = stream.Poll(ctx)
 		}
 		return err
-	}, func() error {
-		if err := p.syncFamilies(ctx, stream.Families()); err != nil {
+	}, func(*client.Client) error {
+		if _, err := p.syncFamilies(ctx, stream.Families()); err != nil {
 			return err
 		}
 		return p.makeChecked(ctx, got)
@@ -86,7 +86,7 @@ func (p *pages) large(ctx context.Context) (n int, err error) {
 
 // make makes changes of the stream.
 func (p *pages) make(ctx context.Context, got []client.Change) error {
-	if err := p.syncFamilies(ctx, p.stream.Families()); err != nil {
+	if _, err := p.syncFamilies(ctx, p.stream.Families()); err != nil {
 		return err
 	}
 	if planted.On(planted.PositionBeforeData) {

@@ -211,6 +211,12 @@ func (s *Service) Collect(m metric.Sender) {
 	}
 }
 
+// families are those of a source's table. schema is of that version if the source had the version at any time after schema was read, otherwise perhaps of a later one.
+type families struct {
+	version uint64
+	schema  *table.Schema
+}
+
 // follower makes the changes of one table.
 type follower struct {
 	*Service
@@ -218,14 +224,16 @@ type follower struct {
 	table string
 
 	// Only the goroutine of the table changes these.
-	from     *client.Client
-	to       *client.Table
-	st       *state
-	gen      uint64        // of the file of st
-	schema   *table.Schema // of the source's table, when its families were of the version families, or later
-	families uint64
-	saves    *rate.Limiter // of the progress
-	alters   *rate.Limiter // of the families
+	from   *client.Client
+	to     *client.Table
+	st     *state
+	gen    uint64        // of the file of st
+	saves  *rate.Limiter // of the progress
+	alters *rate.Limiter // of the families
+
+	// families are the last ones that the table was given.
+	families atomic.Pointer[families]
+	syncing  sync.Mutex // held while the table is given families, and guards st.source then
 
 	following     atomic.Bool
 	watermark     atomic.Int64 // µs

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,6 @@ const (
 	largeTimeout = time.Minute
 	// movesMax is how often rows are read again that have changed while they were read.
 	movesMax = 1000
-	// tabletsMax is the number of tablets that are asked for the one with a row that is just after a given one.
-	tabletsMax = 100
 	// changedRowsMax bounds the rows that change while one batch of rows is read, and drainPagesMax the pages of their changes, or of those of a large row.
 	changedRowsMax, drainPagesMax = 100_000, 10_000
 )
@@ -89,7 +88,7 @@ func takePlace(ctx context.Context, places chan struct{}) (free func(), err erro
 
 // withLarge calls use with a client of the source that accepts answers as large as this node does, and with a context that ends after largeTimeout. One table of
 // the node has such a client at a time. made is called with the ordinary context while the answer is held, and must not wait for another client.
-func (f *follower) withLarge(ctx context.Context, use func(ctx context.Context, c *client.Client) error, made func() error) error {
+func (f *follower) withLarge(ctx context.Context, use func(ctx context.Context, c *client.Client) error, made func(c *client.Client) error) error {
 	for _, places := range []chan struct{}{f.run.large, f.large} { // one of the replication, so that another one waits for one of this
 		free, err := takePlace(ctx, places)
 		if err != nil {
@@ -107,12 +106,12 @@ func (f *follower) withLarge(ctx context.Context, use func(ctx context.Context, 
 	if err := use(inTime, c); err != nil {
 		return f.ofRequest("read a large change", err)
 	}
-	return made()
+	return made(c)
 }
 
-// drain calls each for the changes of rows before the call, and perhaps some later ones, in pages. It returns the version of the families. It waits for the place
-// for large changes if there is one, unless held, by which the caller has that place: then the error is errMoved.
-func (f *follower) drain(ctx context.Context, from client.ChangesFrom, held bool, each func([]client.Change) error) (families uint64, err error) {
+// drain calls each for the changes of rows before the call, and perhaps some later ones, in pages. It returns the version of the families. Large ones
+// are read by large, unless it is nil: then the place for it is waited for.
+func (f *follower) drain(ctx context.Context, from client.ChangesFrom, large *client.Client, each func([]client.Change) error) (families uint64, err error) {
 	var failed error // of each
 	n := 0
 	take := func(got []client.Change) error {
@@ -131,10 +130,7 @@ func (f *follower) drain(ctx context.Context, from client.ChangesFrom, held bool
 		err = stream.Drain(ctx, take)
 	}
 	if failed == nil && errors.Is(err, client.ErrRowTooLarge) {
-		if held {
-			return 0, errMoved
-		}
-		return f.drainLarge(ctx, stream.Token(), take)
+		return f.drainLarge(ctx, stream.Token(), large, take)
 	}
 	if failed != nil {
 		return 0, failed
@@ -146,8 +142,8 @@ func (f *follower) drain(ctx context.Context, from client.ChangesFrom, held bool
 }
 
 // drainLarge is drain from a token on, for changes of any size.
-func (f *follower) drainLarge(ctx context.Context, token string, each func([]client.Change) error) (families uint64, err error) {
-	err = f.withLarge(ctx, func(ctx context.Context, c *client.Client) error {
+func (f *follower) drainLarge(ctx context.Context, token string, large *client.Client, each func([]client.Change) error) (families uint64, err error) {
+	drain := func(ctx context.Context, c *client.Client) error {
 		stream, err := c.Table(f.table).Changes(client.ChangesFrom{Token: token})
 		if err == nil {
 			err = stream.Drain(ctx, each)
@@ -156,7 +152,13 @@ func (f *follower) drainLarge(ctx context.Context, token string, each func([]cli
 			families = stream.Families()
 		}
 		return err
-	}, func() error { return nil })
+	}
+	if large != nil {
+		ctx, cancel := context.WithTimeout(ctx, largeTimeout)
+		defer cancel()
+		return families, f.ofRequest("read a large change", drain(ctx, large))
+	}
+	err = f.withLarge(ctx, drain, func(*client.Client) error { return nil })
 	return families, err
 }
 
@@ -241,32 +243,58 @@ func checkSchema(info *api.TableInfo, name string) error {
 	return nil
 }
 
-// get reads a row of the source. The error is client.ErrRowTooLarge if it is over copyBytes.
-func (f *follower) get(ctx context.Context, row []byte, options ...client.ReadOption) (*table.Row, error) {
-	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+// rowState is the state of a row of the source at a position.
+type rowState struct {
+	client.RowPosition
+	cells  []table.Cell
+	schema *table.Schema // by which the row was read
+}
+
+// get reads a row of the source. The error is client.ErrRowTooLarge if it is over copyBytes, and errMoved if the families have changed: then the table has those now.
+func (f *follower) get(ctx context.Context, row []byte, options ...client.ReadOption) (*rowState, error) {
+	inTime, cancel := context.WithTimeout(ctx, sourceTimeout)
 	defer cancel()
-	got, err := f.from.Table(f.table).Get(ctx, string(row), append(options, client.RowBytesMax(copyBytes))...)
-	return f.checkGot(row, got, err)
+	last := f.families.Load()
+	got, at, err := f.from.Table(f.table).GetPositioned(inTime, string(row), append(options, client.RowBytesMax(copyBytes))...)
+	if err != nil {
+		return nil, f.ofRequest("read a row", err)
+	}
+	return f.stateOf(ctx, row, got, at, last)
 }
 
 // getLarge is get for a row of any size, of which it calls made.
-func (f *follower) getLarge(ctx context.Context, row []byte, option client.ReadOption, made func(*table.Row) error) error {
+func (f *follower) getLarge(ctx context.Context, row []byte, option client.ReadOption, made func(large *client.Client, got *rowState) error) error {
 	var got *table.Row
+	var at client.RowPosition
+	last := f.families.Load()
 	return f.withLarge(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		got, err = c.Table(f.table).Get(ctx, string(row), option)
-		got, err = f.checkGot(row, got, err)
+		got, at, err = c.Table(f.table).GetPositioned(ctx, string(row), option)
 		return err
-	}, func() error { return made(got) })
+	}, func(c *client.Client) error {
+		state, err := f.stateOf(ctx, row, got, at, last)
+		if err != nil {
+			return err
+		}
+		return made(c, state)
+	})
 }
 
-func (f *follower) checkGot(row []byte, got *table.Row, err error) (*table.Row, error) {
-	switch {
-	case err != nil:
-		return nil, f.ofRequest("read a row", err)
-	case got == nil:
-		return nil, nil
-	case !bytes.Equal(got.Key, row):
+// stateOf checks what was read of a row, before which the table's families were last.
+func (f *follower) stateOf(ctx context.Context, row []byte, got *table.Row, at client.RowPosition, last *families) (*rowState, error) {
+	if last == nil || last.version != at.Families {
+		_, err := f.syncFamilies(ctx, at.Families)
+		return nil, cmp.Or(err, errMoved)
+	}
+	x := &rowState{RowPosition: at, schema: last.schema}
+	if bytes.Compare(at.Start, row) >= 0 {
+		return nil, f.bad("row %.64q, of rows after %.64q", row, at.Start)
+	}
+	if got == nil {
+		return x, nil
+	}
+	if !bytes.Equal(got.Key, row) {
 		return nil, f.bad("row %.64q instead of %.64q", got.Key, row)
 	}
-	return got, f.checkCells(row, got.Cells)
+	x.cells = got.Cells
+	return x, f.checkCells(row, got.Cells)
 }

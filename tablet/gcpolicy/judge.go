@@ -117,6 +117,9 @@ func (j *Judge) Delete(start, end int64, seq uint64) {
 // IsCovered reports whether an entry of the column is older than its last whole deletion.
 func (j *Judge) IsCovered(seq uint64) bool { return seq <= j.full }
 
+// Snapshot returns the sequence number above which entries are hidden.
+func (j *Judge) Snapshot() uint64 { return j.snap }
+
 // IsVisible reports whether an entry is visible at the read's sequence number.
 func (j *Judge) IsVisible(seq uint64) bool { return seq <= j.snap }
 
