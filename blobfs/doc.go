@@ -61,7 +61,8 @@
 //	R9. A repairer drops a replica only if its node is not on the newest holder list that it knows, and
 //	    enough nodes on that list have answered that they have that list and the same bytes. So at
 //	    least that many replicas remain, however many nodes drop concurrently.
-//	R10. A corrupt replica is kept until a good one replaces it, or until there are enough others.
+//	R10. A corrupt replica is kept until a good one replaces it, or until there are enough others. A
+//	    corrupt log replica gives its good frames to the one that replaces it.
 //	R11. A node is reported safe to remove only when it holds no extent and no log's list names it.
 //	R12. No extent is garbage if its blob is named by a root, open, pinned, or was written by a live
 //	    process that has not released it; nor is a log replica that its log's list names. If the roots

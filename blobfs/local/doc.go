@@ -55,11 +55,13 @@
 //	    later OpenLog finds the same payloads.
 //	B7. Bytes left from an earlier use of a file are never taken for a frame.
 //	B8. A full disk is reported before any part of what does not fit is written. Only
-//	    high-priority extents use a folder's reserve, and at most half of it.
+//	    high-priority extents, and log replicas that replace damaged ones, use a folder's reserve,
+//	    and at most half of it.
 //	B9. Of the acknowledged holder lists of an extent, the one with the highest epoch is found
 //	    again for as long as the extent exists.
 //	B10. A replica's fence, cut and bytes are on disk before they are acknowledged. After a
-//	    restart a replica accepts no appends.
+//	    restart a replica accepts no appends. A damaged replica stays until the one that replaces it is on
+//	    disk, which then has its good frames.
 //	B11. An extent in quarantine is still served to a caller that presents its checksum (of a
 //	    log: the entry in the log's extent list), and thereby leaves quarantine. A copy or a check
 //	    of an extent in quarantine fails instead.

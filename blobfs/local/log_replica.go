@@ -101,6 +101,9 @@ type replicaExtent struct {
 	// quarantinedSince is when the replica was put into quarantine; zero if it is not there. It
 	// changes only with op held as well.
 	quarantinedSince time.Time
+	// others are files of the same replica that a crash left behind, see adopt. They are recycled
+	// with it.
+	others []*logFile
 }
 
 type queueWaiter struct {
@@ -138,18 +141,21 @@ func (rs *logReplicas) all() []*replicaLog {
 func (rs *logReplicas) adopt(f *logFile) {
 	h := f.header
 	l := rs.log(h.log, true)
+	var others []*logFile
 	if old := l.extents[h.seq]; old != nil {
-		// A refill in another folder was interrupted, or a removal was not durable.
+		// A refill in another file was interrupted, or a removal was not durable.
 		rs.cfg.Logger.Warn("log extent has two replicas on one node", "log", h.log, "extent", h.seq, "file", f.path(), "other_file", old.f.path())
 		if !preferred(h, old.f.header) {
+			old.others = append(old.others, f)
 			return
 		}
+		others = append(old.others, old.f)
 		l.r.Remove(h.seq)
 	}
 	x := &logproto.ReplicaExtent{Seq: h.seq, Closed: true}
 	x.Restart(h.meta(), h.meta().Length)
 	l.r.Add(x)
-	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineTime()}
+	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineTime(), others: others}
 }
 
 func preferred(a, b logHeader) bool {
@@ -403,7 +409,7 @@ func (s *logReplicas) CutLog(ctx context.Context, c LogCut) error {
 		return err
 	}
 	defer l.op.Unlock()
-	if err := e.checkCut(c); err != nil {
+	if err := c.check(e.f.header.bytes); err != nil {
 		return err
 	}
 	if err := s.useReplica(e); err != nil {
@@ -436,10 +442,9 @@ func (s *logReplicas) lockReplica(log ID, seq uint64) (*replicaLog, *replicaExte
 	return l, e, nil
 }
 
-func (e *replicaExtent) checkCut(c LogCut) error {
-	e.log.mu.Lock()
-	defer e.log.mu.Unlock()
-	if c.Start < 0 || c.Length < 0 || c.Length > e.f.header.bytes-pageBytes || c.Length%pageBytes != 0 {
+// check rejects a cut that a file of that many bytes cannot have.
+func (c *LogCut) check(fileBytes int64) error {
+	if c.Start < 0 || c.Length < 0 || c.Length > fileBytes-pageBytes || c.Length%pageBytes != 0 {
 		return fmt.Errorf("cut extent %d of log %s to %d bytes from %d on: %w", c.Seq, c.Log, c.Length, c.Start, logproto.ErrMismatch)
 	}
 	return nil
@@ -523,7 +528,7 @@ func (s *logReplicas) dropReplica(e *replicaExtent) error {
 		w.done(0, logproto.ErrNoExtent)
 	}
 	e.closeFile()
-	return s.spares.recycleFile(e.f)
+	return s.recycleFiles(e)
 }
 
 // ListLogReplicas returns up to max replicas, by log and extent, starting after the given one.

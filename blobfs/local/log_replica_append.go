@@ -104,22 +104,29 @@ func (e *replicaExtent) checkAppend(a LogAppend) error {
 
 // checkFrames returns an error unless b is whole frames of an extent, starting at position pos.
 func checkFrames(b []byte, salt uint64, pos int64) error {
-	for at := int64(0); at < int64(len(b)); {
+	_, err := goodFrames(b, salt, pos)
+	return err
+}
+
+// goodFrames returns how many bytes at the beginning of b are whole valid frames of an extent,
+// starting at position pos, and what is wrong with the next one.
+func goodFrames(b []byte, salt uint64, pos int64) (at int64, err error) {
+	for at < int64(len(b)) {
 		rest := b[at:]
 		size, ok := int64(0), false
 		if len(rest) >= frameHeaderBytes {
 			size, ok = peekFrame(rest, salt, pos+at)
 		}
 		if !ok || size > int64(len(rest)) {
-			return &CorruptError{File: "frames to append", Offset: at, Reason: fmt.Sprintf("no frame with position %d", pos+at)}
+			return at, &CorruptError{File: "frames to append", Offset: at, Reason: fmt.Sprintf("no frame with position %d", pos+at)}
 		}
 		_, got, want, ok := decodeFrame(rest[:size])
 		if got != want || !ok {
-			return &CorruptError{File: "frames to append", Offset: at, Got: got, Want: want}
+			return at, &CorruptError{File: "frames to append", Offset: at, Got: got, Want: want}
 		}
 		at += size
 	}
-	return nil
+	return at, nil
 }
 
 // FlushLog writes the queue of a replica, batch by batch until it is empty, each with one write and

@@ -136,8 +136,8 @@ type LogSource struct {
 }
 
 // RefillLog copies the bytes that a replica lacks from src and cuts the replica. If there is no
-// replica, or it has the bytes of another extent, it is created again. Errors are those of
-// OpenLogReplica, of CutLog and of src.
+// replica, or it is damaged, or it has the bytes of another extent, a new one is made, see rebuild.
+// Errors are those of OpenLogReplica, of CutLog and of src.
 func (s *logReplicas) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -152,23 +152,10 @@ func (s *logReplicas) RefillLog(ctx context.Context, c LogCut, src LogSource) er
 			return err
 		}
 	}
-	if e != nil && !s.refillable(e, src) {
-		if err := s.replaceReplica(l, e); err != nil {
-			return err
-		}
-		e = nil
+	if e == nil || !s.refillable(e, src) {
+		return s.rebuild(ctx, l, e, c, src)
 	}
-	if e == nil {
-		o := LogOpen{Log: c.Log, Server: src.Server, Seq: c.Seq, Epoch: src.Epoch, Salt: src.Salt}
-		var err error
-		if e, err = s.makeReplica(l, o, logproto.Meta{Epoch: src.Epoch, Fence: c.Epoch}); err != nil {
-			return err
-		}
-		l.mu.Lock()
-		e.x.Closed = true
-		l.mu.Unlock()
-	}
-	if err := e.checkCut(c); err != nil {
+	if err := c.check(e.f.header.bytes); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -178,7 +165,10 @@ func (s *logReplicas) RefillLog(ctx context.Context, c LogCut, src LogSource) er
 	if err != nil || !need {
 		return err
 	}
-	if err := s.fill(ctx, e, src, c, from); err != nil {
+	e.io.Lock()
+	err = (&frameSources{c: c, src: src}).fill(ctx, e.f, from)
+	e.io.Unlock()
+	if err != nil {
 		l.mu.Lock()
 		e.stopped, e.x.Closed = false, true
 		l.mu.Unlock()
@@ -195,75 +185,178 @@ func (s *logReplicas) refillable(e *replicaExtent, src LogSource) bool {
 	return err == nil && e.f.header.salt == src.Salt && !e.f.folder.isRetired()
 }
 
-// replaceReplica discards a replica's file, because another one will replace it.
-func (s *logReplicas) replaceReplica(l *replicaLog, e *replicaExtent) error {
-	e.io.Lock()
-	defer e.io.Unlock()
+// rebuild makes a replica in another file, cuts it, and then puts it in the place of old, which may be
+// nil. Each frame is from old, if it is good there, or from src. Until the new replica is durable the
+// old one stays as it is: src may fail, and the old one may have frames that no other replica has.
+// Since the file replaces one of equal size, it may use half of the reserve. l.op must be held.
+func (s *logReplicas) rebuild(ctx context.Context, l *replicaLog, old *replicaExtent, c LogCut, src LogSource) error {
+	if c.Epoch < src.Epoch {
+		return &logproto.FencedError{Epoch: src.Epoch}
+	}
+	if err := c.check(s.cfg.ExtentBytes); err != nil {
+		return err
+	}
+	meta := logproto.Meta{Epoch: src.Epoch, Fence: c.Epoch, Started: true, Start: c.Start, Sealed: true, Length: c.Length}
+	e := &replicaExtent{log: l, x: &logproto.ReplicaExtent{Seq: c.Seq}, loaded: true, createdRound: s.round.Load()}
+	from := frameSources{c: c, src: src}
+	if old != nil {
+		meta.Fence, e.createdRound = max(meta.Fence, old.x.Fence), old.createdRound
+		var closeFile func()
+		from.good, closeFile = old.remains(c, src)
+		defer closeFile()
+	}
+	var err error
+	if e.f, err = s.spares.take(old != nil); err != nil {
+		return err
+	}
+	if err := from.fillSpare(ctx, e.f, meta); err != nil {
+		_ = s.spares.recycleFile(e.f) // an error was passed to failed
+		return err
+	}
+	e.x.Restart(meta, meta.Length)
+	return s.swap(l, old, e)
+}
+
+// remains returns a scanner of the frames that a replica has of an extent, nil if it has none. The
+// caller must call closeFile.
+func (e *replicaExtent) remains(c LogCut, src LogSource) (good *frameScanner, closeFile func()) {
+	e.log.mu.Lock()
+	f := *e.f
+	e.log.mu.Unlock()
+	h := &f.header
+	if !h.started || h.salt != src.Salt || h.start != c.Start {
+		return nil, func() {}
+	}
+	file, err := f.folder.fs.OpenRead(f.path())
+	if err != nil {
+		return nil, func() {}
+	}
+	x := newFrameScanner(file, &f, min(h.bytes, pageBytes+c.Length), newScanBuffer(h.bytes))
+	return &x, func() { file.Close() }
+}
+
+// swap puts a durable replica in the place of old, if that is not nil, and releases old's files.
+func (s *logReplicas) swap(l *replicaLog, old, e *replicaExtent) error {
+	if old != nil {
+		old.io.Lock()
+		defer old.io.Unlock()
+	}
+	var waiters []queueWaiter
 	l.mu.Lock()
-	waiters := e.waiters
-	e.waiters, e.queue, e.stopped = nil, nil, true
-	l.r.Remove(e.x.Seq)
-	delete(l.extents, e.x.Seq)
+	if old != nil {
+		waiters = old.waiters
+		old.waiters, old.queue, old.stopped = nil, nil, true
+		l.r.Remove(e.x.Seq)
+	}
+	l.r.Add(e.x)
+	l.extents[e.x.Seq] = e
 	l.mu.Unlock()
 	for _, w := range waiters {
 		w.done(0, logproto.ErrExtentClosed)
 	}
-	e.closeFile()
-	if e.f.folder.isRetired() {
+	if old == nil {
+		return nil
+	}
+	old.closeFile()
+	if old.f.folder.isRetired() {
 		return nil // the file stays
 	}
-	return s.spares.recycleFile(e.f)
+	return s.recycleFiles(old)
 }
 
-// fill copies, verifies and syncs the bytes that a replica lacks. The header does not cover them
-// yet.
-func (s *logReplicas) fill(ctx context.Context, e *replicaExtent, src LogSource, c LogCut, from int64) error {
-	e.io.Lock()
-	defer e.io.Unlock()
-	folder := e.f.folder
-	file, err := folder.fs.Open(e.f.path())
+// recycleFiles recycles the files of a replica that is no longer in the index.
+func (s *logReplicas) recycleFiles(e *replicaExtent) error {
+	var errs []error
+	for _, f := range append(e.others, e.f) {
+		errs = append(errs, s.spares.recycleFile(f))
+	}
+	return errors.Join(errs...)
+}
+
+// frameSources are where a refill gets the frames of an extent from.
+type frameSources struct {
+	c    LogCut
+	src  LogSource
+	good *frameScanner // of the damaged replica that is replaced; nil if there is none
+}
+
+// fillSpare makes a spare a replica that is cut.
+func (x *frameSources) fillSpare(ctx context.Context, f *logFile, meta logproto.Meta) error {
+	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}
+	// If a crash leaves the file a spare, the higher generation shows that it was used.
+	if err := f.writeHeader(h); err != nil {
+		return err
+	}
+	if err := x.fill(ctx, f, 0); err != nil {
+		return err
+	}
+	h.state, h.log, h.seq, h.salt, h.server = logFileReplica, x.c.Log, x.c.Seq, x.src.Salt, x.src.Server
+	return f.writeHeader(h.with(meta))
+}
+
+// fill copies, verifies and syncs the frames of an extent from offset at on. The header does not
+// cover them yet.
+func (x *frameSources) fill(ctx context.Context, f *logFile, at int64) error {
+	file, err := f.folder.fs.Open(f.path())
 	if err != nil {
-		folder.failed(err)
+		f.folder.failed(err)
 		return err
 	}
 	defer file.Close()
 	buf := make([]byte, 0, 2*frameBytesMax)
-	for at := from; at < c.Length; {
-		n, err := src.Read(ctx, buf[len(buf):][:min(frameBytesMax, int(c.Length-at)-len(buf))], at+int64(len(buf)))
-		if err != nil {
+	for at < x.c.Length {
+		if buf = x.local(buf[:0], at); len(buf) == 0 {
+			if buf, err = x.remote(ctx, buf, at); err != nil {
+				return err
+			}
+		}
+		if _, err := file.WriteAt(buf, pageBytes+at); err != nil {
+			f.folder.failed(err)
 			return err
 		}
-		buf = buf[:len(buf)+n]
-		whole := wholeFrames(buf, src.Salt, c.Start+at)
-		if whole == 0 && n == 0 {
-			return &CorruptError{File: fmt.Sprintf("extent %d of log %s", c.Seq, c.Log), Offset: at, Reason: "invalid frame"}
-		}
-		if err := checkFrames(buf[:whole], src.Salt, c.Start+at); err != nil {
-			return err
-		}
-		if _, err := file.WriteAt(buf[:whole], pageBytes+at); err != nil {
-			folder.failed(err)
-			return err
-		}
-		at += int64(whole)
-		buf = append(buf[:0], buf[whole:]...)
+		at += int64(len(buf))
 	}
 	if err := file.Sync(); err != nil {
-		folder.failed(err)
+		f.folder.failed(err)
 		return err
 	}
 	return nil
 }
 
-// wholeFrames returns how many bytes of b are whole frames.
-func wholeFrames(b []byte, salt uint64, pos int64) int {
-	at := 0
-	for len(b)-at >= frameHeaderBytes {
-		size, ok := peekFrame(b[at:], salt, pos+int64(at))
-		if !ok || int(size) > len(b)-at {
-			break
-		}
-		at += int(size)
+// local appends the good frames of the replaced replica at an offset to buf, up to its capacity.
+func (x *frameSources) local(buf []byte, at int64) []byte {
+	if x.good == nil {
+		return buf
 	}
-	return at
+	for len(buf)+frameBytesMax <= cap(buf) {
+		off := pageBytes + at + int64(len(buf))
+		f, err := x.good.at(off)
+		if err != nil {
+			return buf
+		}
+		b, err := x.good.view(off, f.bytes)
+		if err != nil {
+			return buf
+		}
+		buf = append(buf, b...)
+	}
+	return buf
+}
+
+// remote appends the frames of the source at an offset to buf: at least one, and all are good.
+func (x *frameSources) remote(ctx context.Context, buf []byte, at int64) ([]byte, error) {
+	for {
+		p := buf[len(buf):min(int64(cap(buf)), x.c.Length-at, int64(len(buf))+frameBytesMax)]
+		n, err := x.src.Read(ctx, p, at+int64(len(buf)))
+		if err != nil {
+			return nil, err
+		}
+		buf = buf[:len(buf)+n]
+		if good, _ := goodFrames(buf, x.src.Salt, x.c.Start+at); good > 0 {
+			return buf[:good], nil
+		}
+		if n == 0 {
+			return nil, &CorruptError{File: fmt.Sprintf("extent %d of log %s", x.c.Seq, x.c.Log), Offset: at, Reason: "invalid frame"}
+		}
+	}
 }

@@ -464,3 +464,146 @@ func TestReplicaCorruption(t *testing.T) {
 		t.Error("reads otherwise")
 	}
 }
+
+// damagedReplica returns a reopened store with a replica of three frames, of which the second is
+// corrupt, and the request that cuts it.
+func damagedReplica(t *testing.T) (*vfs.Mem, *local.Store, *replicaModel, local.LogCut) {
+	t.Helper()
+	fs, s, m := replicaStore(t)
+	for range 3 {
+		_, err := m.add(s, 2, 100)
+		noError(t, err)
+	}
+	noError(t, s.Close())
+	f, err := fs.Open(logPaths(t, fs)[0])
+	noError(t, err)
+	_, err = f.WriteAt([]byte{1}, 4096+4096+100)
+	noError(t, err)
+	noError(t, f.Sync())
+	s = mustOpen(t, crashConfig(fs, 1))
+	cut := local.LogCut{Log: m.o.Log, CutRequest: logproto.CutRequest{Seq: 3, Epoch: 3, Start: m.start, Length: 3 * 4096}}
+	var corrupt *local.CorruptError
+	if err := s.CutLog(ctx, cut); !errors.As(err, &corrupt) {
+		t.Fatalf("cut of a damaged replica: %v", err)
+	}
+	return fs, s, m, cut
+}
+
+func logPaths(t *testing.T, fs *vfs.Mem) (paths []string) {
+	t.Helper()
+	const dir = "/disk0/data/logs"
+	names, err := fs.ReadDir(dir)
+	noError(t, err)
+	for _, name := range names {
+		paths = append(paths, dir+"/"+name)
+	}
+	return paths
+}
+
+// readsAll fails the test unless a replica that was cut has the model's frames.
+func (m *replicaModel) readsAll(t *testing.T, s *local.Store) {
+	t.Helper()
+	got := make([]byte, len(m.content))
+	_, err := s.ReadLogReplica(ctx, m.o.Log, m.o.Seq, m.start, int64(len(got)), got, 0)
+	noError(t, err)
+	if !bytes.Equal(got, m.content) {
+		t.Error("reads otherwise")
+	}
+}
+
+var errSource = errors.New("the source failed")
+
+// R10, for logs: a damaged replica stays until a good one replaces it, and its good frames count. Its
+// third frame may be the only one in the cluster.
+func TestRefillKeepsFramesOfDamaged(t *testing.T) {
+	fs, s, m, cut := damagedReplica(t)
+	src := m.source()
+	sourceHas := int64(4096)
+	src.Read = func(_ context.Context, p []byte, off int64) (int, error) {
+		if off >= sourceHas {
+			return 0, errSource
+		}
+		return copy(p, m.content[off:sourceHas]), nil
+	}
+	if err := s.RefillLog(ctx, cut, src); !errors.Is(err, errSource) {
+		t.Errorf("refill from a source without the second frame: %v", err)
+	}
+	if st, err := s.StatLogReplica(m.o.Log, 3); err != nil || !st.Started || st.Damage == nil {
+		t.Errorf("the damaged replica is now %+v, %v", st, err)
+	}
+	sourceHas = 2 * 4096
+	noError(t, s.RefillLog(ctx, cut, src))
+	m.readsAll(t, s)
+	for _, power := range []bool{false, true} {
+		noError(t, s.Close())
+		if power {
+			fs = fs.Crash(rand.New(rand.NewPCG(1, 1)))
+		}
+		s = mustOpen(t, crashConfig(fs, 1))
+		m.readsAll(t, s)
+	}
+}
+
+// The refill of a damaged replica replaces a file of equal size, so it may use half of the reserve. If
+// there is no space at all, the damaged replica stays.
+func TestRefillOnFullDisk(t *testing.T) {
+	fs, s, m, cut := damagedReplica(t)
+	noError(t, s.Close())
+	used := int64(0)
+	for _, path := range logPaths(t, fs) {
+		size, _, err := fs.Stat(path)
+		noError(t, err)
+		used += size
+	}
+	cfg := crashConfig(fs, 1)
+	cfg.LogExtentsReady, cfg.ReserveBytes = -1, 4*cfg.ExtentBytes
+	fs.SetCapacity("/disk0", used+2*cfg.ExtentBytes)
+	s = mustOpen(t, cfg)
+	if err := s.RefillLog(ctx, cut, m.source()); !errors.Is(err, local.ErrDiskFull) {
+		t.Errorf("refill without space: %v", err)
+	}
+	if st, err := s.StatLogReplica(m.o.Log, 3); err != nil || !st.Started || st.Damage == nil {
+		t.Errorf("the damaged replica is now %+v, %v", st, err)
+	}
+	fs.SetCapacity("/disk0", used+4*cfg.ExtentBytes)
+	other := m.o
+	other.Seq = 4
+	if _, err := s.OpenLogReplica(ctx, other); !errors.Is(err, local.ErrDiskFull) {
+		t.Errorf("another replica in the reserve: %v", err)
+	}
+	noError(t, s.RefillLog(ctx, cut, m.source()))
+	m.readsAll(t, s)
+}
+
+// A crash before the damaged file is recycled leaves two files of one replica. They are removed with
+// it.
+func TestDropReplicaOfTwoFiles(t *testing.T) {
+	fs, s, m, cut := damagedReplica(t)
+	before := logPaths(t, fs)[0]
+	damaged, err := fs.OpenRead(before)
+	noError(t, err)
+	b := make([]byte, 5*4096)
+	_, err = damaged.ReadAt(b, 0)
+	noError(t, err)
+	size, err := damaged.Size()
+	noError(t, err)
+	noError(t, s.RefillLog(ctx, cut, m.source()))
+	noError(t, s.Close())
+	for _, name := range []string{"0000000000000000.log", "ffffffffffffffff.log"} {
+		f, err := fs.Create("/disk0/data/logs/" + name)
+		noError(t, err)
+		noError(t, f.Preallocate(size))
+		_, err = f.WriteAt(make([]byte, size-int64(len(b))), int64(len(b)))
+		noError(t, err)
+		_, err = f.WriteAt(b, 0)
+		noError(t, err)
+	}
+	s = mustOpen(t, crashConfig(fs, 1))
+	m.readsAll(t, s)
+	noError(t, s.DropLogReplica(ctx, m.o.Log, 3))
+	noError(t, s.Close())
+	s = mustOpen(t, crashConfig(fs, 1))
+	if st, err := s.StatLogReplica(m.o.Log, 3); !errors.Is(err, logproto.ErrNoExtent) {
+		t.Errorf("after a removal: %+v, %v", st, err)
+	}
+}
