@@ -150,6 +150,7 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 		api.MethodCompactTablet:      tablets(api.MethodCompactTablet),
 		api.MethodGrant:              values("bob", "read", map[string]any{"table": name}),
 		api.MethodRevoke:             values("bob", "read", map[string]any{"table": name}),
+		api.MethodSetGrants:          (&api.SetGrantsRequest{Table: name}).Append,
 		api.MethodListGrants:         values("", map[string]any{"table": name}),
 	}
 }

@@ -3,6 +3,7 @@ package bigtable
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
@@ -40,8 +41,8 @@ type batch struct {
 	data   mem.BufferSlice
 }
 
-// entryLayout is that of an entry.
-var entryLayout = layoutOf((&bigtablepb.MutateRowsRequest_Entry{}).ProtoReflect().Descriptor())
+// entryLayout returns that of an entry. It is built by the first request.
+var entryLayout = sync.OnceValue(func() *layout { return layoutOf((&bigtablepb.MutateRowsRequest_Entry{}).ProtoReflect().Descriptor()) })
 
 // receiveMutateRows is the handler of MutateRows. The request is not decoded as a whole, but in groups of entries, one after the other.
 func (s *Service) receiveMutateRows(_ any, stream grpc.ServerStream) error {
@@ -104,7 +105,7 @@ func (s *Service) parseBatch(ctx context.Context, data mem.BufferSlice, memory *
 			return nil, err
 		}
 		entry := p.value(n)
-		size := entryBytes + entryLayout.decodedBytes(entry, 0)
+		size := entryBytes + entryLayout().decodedBytes(entry, 0)
 		if len(b.groups) == 0 || group+size > s.cfg.GroupBytes {
 			b.groups, group = append(b.groups, 0), 0
 		}
