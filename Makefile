@@ -43,6 +43,7 @@ build:
 
 test: build network promtool browser
 	$(GO) vet ./...
+	$(GO) test -vet=off -timeout 20m ./test/limits # alone, since it judges memory and latency
 	$(GO) test -vet=off -timeout 20m ./test/faults ./node ./test/simulation ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
 	scripts/need.sh 'node --version && npm --version' nodejs npm
