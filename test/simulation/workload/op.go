@@ -127,6 +127,14 @@ type Op struct {
 	Stream *Stream
 }
 
+// name returns the name by which the table was used.
+func (o *Op) name() string {
+	if o.Under != "" {
+		return o.Under
+	}
+	return o.Table
+}
+
 // String returns the operation in one line.
 func (o Op) String() string {
 	until := "?"

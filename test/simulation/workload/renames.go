@@ -50,16 +50,13 @@ func (c *worker) on(t *TablePlan, op Op) Op {
 	return c.begin(op)
 }
 
-// in returns the table of an operation, by the name that the operation uses.
+// in returns the table of an operation, by the name and through the view that the operation uses.
 func (c *worker) in(op Op) *client.Table {
-	name := op.Table
-	if op.Under != "" {
-		name = op.Under
-	}
+	t := c.db.Table(op.name())
 	if op.View != "" {
-		return c.db.Table(name).View(op.View)
+		return t.View(op.View)
 	}
-	return c.db.Table(name)
+	return t
 }
 
 // renamedFor bounds how long a table has its other name.

@@ -20,7 +20,7 @@ func quotaKinds() []string { return []string{api.QuotaReadOps, api.QuotaWriteOps
 // While rights are granted and revoked, the user makes operations, too.
 func (c *operator) useRights(all context.Context) {
 	t := c.table()
-	if t.Renamed { // a grant is by a name
+	if t.Renamed { // the judge knows grants by the name in the plan
 		return
 	}
 	ctx, cancel := c.timeout(all)

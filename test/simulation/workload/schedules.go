@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	scheduleEvery  = time.Minute   // the least that there is
+	scheduleEvery  = api.ScheduleEveryMin
 	scheduleKeep   = 6 * time.Hour // longer than any clock steps
 	scheduleTime   = 90 * time.Second
 	scheduleLooks  = 2 * time.Second // between two lists of the backups
@@ -22,7 +22,7 @@ const (
 // to one that has it as made.
 func (c *operator) schedule(all context.Context) {
 	t := c.table()
-	if t.Renamed { // its backups have the name of their moment
+	if t.Renamed { // a backup has the name that the table had when it was made
 		return
 	}
 	name := fmt.Sprintf("schedule-%d-%d", c.number, c.history.number())

@@ -37,11 +37,7 @@ func (c *operator) changeView(all context.Context, t *TablePlan, kind Kind, chan
 	ctx, cancel := c.timeout(all)
 	defer cancel()
 	op := c.on(t, Op{Kind: kind, View: viewName})
-	name := op.Table
-	if op.Under != "" {
-		name = op.Under
-	}
-	_, err := c.db.Tables().Alter(ctx, name, change)
+	_, err := c.db.Tables().Alter(ctx, op.name(), change)
 	c.history.End(op, err)
 }
 
