@@ -91,6 +91,8 @@ func (w *Writer) do(e logproto.Effect) {
 		delete(w.salts, e.Seq)
 		w.placement.forget(e.Seq)
 		w.logs.deps.Work.Go(func() { w.logs.dropReplica(w.id, e.Seq, e.Node) })
+	case logproto.EffectListFull:
+		w.withdraw()
 	case logproto.EffectDone:
 		w.stop(local.ErrSealed)
 		close(w.sealed)
@@ -117,7 +119,7 @@ func replicasOf(l *logproto.List, seq uint64) []string {
 }
 
 // withdraw fails the appends that were sent to no replica and wait for space: for an extent that
-// cannot be created, or a list that cannot be saved.
+// cannot be created, or a list that is full or cannot be saved.
 func (w *Writer) withdraw() {
 	full := w.full()
 	if full == nil {
