@@ -54,7 +54,12 @@ func (w *Writer) do(e logproto.Effect) {
 	switch e.Kind {
 	case logproto.EffectPlace:
 		nodes := w.choose(e.Seq)
-		w.salts[e.Seq] = newSalt()
+		// Without nodes no effect will end the extent, and the next attempt has another number.
+		if len(nodes) == 0 {
+			w.placement.forget(e.Seq)
+		} else {
+			w.salts[e.Seq] = newSalt()
+		}
 		w.m.Place(e.Seq, nodes)
 		if len(nodes) == 0 {
 			err := w.placement.noNodes()

@@ -36,8 +36,8 @@ type Writer struct {
 	m         *logproto.Writer
 	err       error // sticky
 	window    window
-	salts     map[uint64]uint64
-	seq       uint64 // of the extent that frames are encoded for
+	salts     map[uint64]uint64 // of the extents that have nodes and no length in the list
+	seq       uint64            // of the extent that frames are encoded for
 	links     links
 	opening   openings
 	placement *placement
