@@ -90,6 +90,11 @@ type Config struct {
 	// tablets whose entries it holds are written out. Zero means 1 GiB.
 	LogBytesMax int64
 
+	// LogSpaceMax is the disk space, in bytes, that each replica of the commit log may occupy. Extents
+	// that the log left early have unused space. Above it the tablets whose entries the log holds are
+	// written out. Zero means 1 GiB, or LogBytesMax if that is more; at least LogBytesMax.
+	LogSpaceMax int64
+
 	// LogBatchBytes bounds one write to the commit log, in bytes; a single larger mutation is
 	// written on its own. The log's buffers use four times that. Zero means 4 MiB.
 	LogBatchBytes int64
@@ -173,6 +178,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MemtableBytes, min(64<<20, c.MemtablesBytesMax/4))
 	setDefault(&c.CacheBytes, 256<<20)
 	setDefault(&c.LogBytesMax, 1<<30)
+	setDefault(&c.LogSpaceMax, max(1<<30, c.LogBytesMax))
 	setDefault(&c.LogBatchBytes, 4<<20)
 	setDefault(&c.FilesMax, 40)
 	setDefault(&c.FilesMerge, 6)
@@ -211,6 +217,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("FilesMerge is %d and FilesMax %d, must be 2 <= FilesMerge < FilesMax", c.FilesMerge, c.FilesMax)
 	case c.LogBytesMax < 64<<10:
 		return fmt.Errorf("LogBytesMax is %d bytes, must be at least 64 KiB", c.LogBytesMax)
+	case c.LogSpaceMax < c.LogBytesMax:
+		return fmt.Errorf("LogSpaceMax is %d bytes, must be at least LogBytesMax (%d)", c.LogSpaceMax, c.LogBytesMax)
 	case c.LogBatchBytes < 1:
 		return fmt.Errorf("LogBatchBytes is %d bytes, must be at least 1", c.LogBatchBytes)
 	case c.LearnMemory < learnWorkBytes+1<<20:

@@ -29,6 +29,9 @@
 //     files (Meta.Redo). Recovery replays the log above it.
 //   - The commit log is needed from serverLog.firstNeeded: every entry with a lower sequence
 //     number is in files.
+//   - The log is too long if a recovery would read more than Config.LogBytesMax of it, if it occupies
+//     more than Config.LogSpaceMax of a disk, or if its list of extents may become full
+//     (storage.LogWriter.Unused). The tablets with its oldest entries are then written out.
 //   - A run is a piece of a dead server's log, sorted by table and internal key: see sortedrun.
 //     Load reads a tablet's part of it.
 //   - A write fence stops writes to a tablet while it is unloaded, split or merged. The claim is the

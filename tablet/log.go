@@ -46,6 +46,7 @@ func (l *serverLog) begin(ctx context.Context, next uint64, abandon func(blobfs.
 		CommitWait:    l.cfg.OverloadWait,
 		Retryable:     func(err error) bool { return errors.Is(err, blobfs.ErrDiskFull) },
 		Slowest:       w.Slowest,
+		Extent:        w.Extent,
 	})
 	return nil
 }
@@ -68,6 +69,14 @@ func (l *serverLog) close() error { return l.blob.Close() }
 
 // pending returns the bytes of log that a recovery would read.
 func (l *serverLog) pending() int64 { return l.commits.Pending(l.firstNeeded()) }
+
+// tooLong reports whether memtables have to be written out so that the log gets shorter: a recovery
+// would read too much of it, its extents occupy too much disk space, or they are too many for its list.
+func (l *serverLog) tooLong() bool {
+	pending := l.pending()
+	unused, crowded := l.blob.Unused(l.commits.Covered(l.firstNeeded()))
+	return crowded || pending > l.cfg.LogBytesMax || pending+unused > l.cfg.LogSpaceMax
+}
 
 // firstNeeded returns the first sequence number that the log is needed for: every commit with a lower
 // one is in files. A Meta.Redo is the last number that is in files, so it is one below.

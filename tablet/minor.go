@@ -321,7 +321,7 @@ func (l *minorLoop) relieve() bool {
 				victim, most = t, n
 			}
 		}
-	case l.commitLog.pending() > l.cfg.LogBytesMax, l.commitLog.isWeak():
+	case l.commitLog.tooLong(), l.commitLog.isWeak():
 		oldest := uint64(math.MaxUint64)
 		for _, t := range l.served.all() {
 			if seq := t.views.unflushed(); seq != 0 && seq < oldest {

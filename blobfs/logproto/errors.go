@@ -24,7 +24,8 @@ var (
 	ErrClosed = errors.New("log closed")
 	// ErrLost means that another recovery or writer changed the list first.
 	ErrLost = errors.New("log was taken over by another recovery")
-	// ErrListFull means that a log has as many extents as a list can hold.
+	// ErrListFull means that a log has as many extents as a list can hold. Appends are rejected until
+	// some are released.
 	ErrListFull = errors.New("log has too many extents")
 )
 

@@ -10,7 +10,8 @@ const (
 	ExtentsMax   = 1024
 	ReplicasMax  = 8
 	NodeBytesMax = 64
-	openMax      = 2 // the current extent and the standby
+	openMax      = 2  // the current extent and the standby
+	listReserve  = 16 // extents only for frames that were sent already
 )
 
 // Open is the Length of an extent that is not sealed.
@@ -69,6 +70,17 @@ func (l *List) Validate() error {
 	return nil
 }
 
+// Full reports whether the list has no space for another extent. Its last listReserve places are for
+// frames that are stranded: they cannot be withdrawn, and the work that would release extents may wait
+// for them.
+func (l *List) Full(stranded bool) bool {
+	limit := ExtentsMax
+	if !stranded {
+		limit -= listReserve
+	}
+	return len(l.Extents)+openMax >= limit
+}
+
 // Sealed returns the number of sealed extents, which come first, and the position after them.
 func (l *List) Sealed() (n int, end int64) {
 	end = l.Start
@@ -77,6 +89,16 @@ func (l *List) Sealed() (n int, end int64) {
 		n++
 	}
 	return n, end
+}
+
+// find returns the extent with a number; nil if the list does not have it.
+func (l *List) find(seq uint64) *Extent {
+	for i := range l.Extents {
+		if l.Extents[i].Seq == seq {
+			return &l.Extents[i]
+		}
+	}
+	return nil
 }
 
 // Equal reports whether two lists are equal.

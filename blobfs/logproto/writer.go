@@ -29,6 +29,8 @@ const (
 	EffectCut
 	// EffectDrop: drop Node's replica of extent Seq. The writer expects no answer.
 	EffectDrop
+	// EffectListFull: frames wait for an extent, and the list is full: call Withdraw.
+	EffectListFull
 	// EffectFailed: the state machine has failed, see its Err.
 	EffectFailed
 	// EffectDone: the log is closed.
@@ -115,8 +117,7 @@ func (w *Writer) Take() []Effect {
 	return e
 }
 
-// Err returns why the writer has failed: a *FencedError, ErrListFull or ErrMismatch; nil if it has
-// not.
+// Err returns why the writer has failed: a *FencedError; nil if it has not.
 func (w *Writer) Err() error { return w.err }
 
 // End returns the position after the submitted frames, Acked the one after the acknowledged frames.
@@ -126,9 +127,10 @@ func (w *Writer) Acked() int64 { return w.acked }
 // List returns the list as last saved, and its generation.
 func (w *Writer) List() (List, uint64) { return w.list, w.gen }
 
-// Stuck reports whether frames submitted now wait until nodes are found for an extent.
+// Stuck reports whether frames submitted now wait until nodes are found for an extent, or extents
+// are released from a full list.
 func (w *Writer) Stuck() bool {
-	return w.idle && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
+	return (w.idle || w.list.Full(w.Stranded())) && w.preparing == nil && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
 // Stranded reports whether frames were sent that only another extent, which does not exist yet, can
@@ -466,8 +468,10 @@ func (w *Writer) make() {
 	if w.preparing != nil || w.idle || w.finishing() || w.pending != nil || (w.next != nil && !w.next.failed) {
 		return
 	}
-	if len(w.list.Extents)+openMax >= ExtentsMax {
-		w.fail(ErrListFull)
+	if w.list.Full(w.Stranded()) {
+		if w.end > w.sent && w.Stuck() {
+			w.do(Effect{Kind: EffectListFull})
+		}
 		return
 	}
 	w.seq++
@@ -582,13 +586,4 @@ func (w *Writer) settle(before List) {
 		}
 		w.do(Effect{Kind: EffectDone})
 	}
-}
-
-func (l *List) find(seq uint64) *Extent {
-	for i := range l.Extents {
-		if l.Extents[i].Seq == seq {
-			return &l.Extents[i]
-		}
-	}
-	return nil
 }

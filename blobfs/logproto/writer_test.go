@@ -29,6 +29,8 @@ func effectText(e Effect) string {
 		return fmt.Sprintf("cut %d %s from %d to length %d epoch %d", e.Seq, e.Node, e.Start, e.Length, e.Epoch)
 	case EffectDrop:
 		return fmt.Sprintf("drop %d %s", e.Seq, e.Node)
+	case EffectListFull:
+		return "list full"
 	case EffectFailed:
 		return "failed"
 	case EffectDone:
@@ -658,23 +660,73 @@ func TestWriterClosesWhileOpening(t *testing.T) {
 	}
 }
 
-// TestWriterListFull: a writer stops when the list has no space for an extent and its standby.
+// TestWriterListFull: when the list has no space for another extent and its standby, a writer goes on in those that it has, and then withdraws
+// the frames that were sent to no replica, until extents are released.
 func TestWriterListFull(t *testing.T) {
-	for n, full := range map[int]bool{ExtentsMax - 3: false, ExtentsMax - 2: true} {
-		l := List{Epoch: 3}
-		for i := range n {
-			l.Extents = append(l.Extents, Extent{uint64(i + 1), 1, []string{"a"}})
-		}
-		w := startWriter(t, l, 1)
-		if full {
-			w.expect("full", "failed")
-		} else {
+	for n, full := range map[int]bool{ExtentsMax - openMax - listReserve - 1: false, ExtentsMax - openMax - listReserve: true} {
+		w := startWriter(t, listOf(n), 1)
+		if !full {
 			w.expect("not full", fmt.Sprintf("place %d", n+1))
+			continue
 		}
-		if got := errors.Is(w.Err(), ErrListFull); got != full {
-			t.Errorf("with %d extents: %v", n, w.Err())
+		w.expect("full")
+		w.Submit(5)
+		w.expect("a frame that no extent can take", "list full")
+		if !w.Stuck() || w.Withdraw() != int64(n) {
+			t.Errorf("a writer with a full list is stuck %v, and its log ends at %d", w.Stuck(), w.End())
+		}
+		w.Release(1)
+		w.Take()
+		w.Saved(2)
+		w.expect("an extent was released", "drop 1 a", fmt.Sprintf("place %d", n+1))
+		if w.Stuck() || w.Err() != nil {
+			t.Errorf("stuck %v with space in the list: %v", w.Stuck(), w.Err())
 		}
 	}
+}
+
+// TestWriterListReserve: if the list is full otherwise, frames that were sent are acknowledged in extents that nothing else may use. When these
+// are used up as well, the frames wait until extents are released.
+func TestWriterListReserve(t *testing.T) {
+	seq := uint64(ExtentsMax - openMax - listReserve)
+	w := startWriter(t, listOf(int(seq)-1), 1)
+	w.openOn(seq, 40, "a", "b")
+	w.Saved(2)
+	lost := 0
+	for ; !w.Stranded(); lost++ {
+		if !w.list.Full(w.Stranded()) {
+			t.Fatalf("the list is not full with %d extents", len(w.list.Extents))
+		}
+		end := w.Submit(5) + 5
+		w.Take()
+		if w.Failed(seq, "a", 0); w.Stranded() && !w.list.Full(w.Stranded()) {
+			seq++
+			w.expect("frames need another extent", fmt.Sprintf("place %d", seq))
+			w.openOn(seq, 40, "a", "b")
+			w.Saved(uint64(lost + 3))
+			w.durable(seq, 5, "a", "b")
+			if w.Acked() != end {
+				t.Fatalf("%d are acknowledged, want %d", w.Acked(), end)
+			}
+		}
+	}
+	if lost != listReserve+1 {
+		t.Errorf("frames were stranded when replicas had failed %d times", lost)
+	}
+	w.Take()
+	w.Release(1)
+	w.Take()
+	w.Saved(uint64(lost + 3))
+	w.expect("an extent was released", "drop 1 a", fmt.Sprintf("place %d", seq+1))
+}
+
+// listOf returns the list of a log with n extents of one byte.
+func listOf(n int) List {
+	l := List{Epoch: 3}
+	for i := range n {
+		l.Extents = append(l.Extents, Extent{uint64(i + 1), 1, []string{"a"}})
+	}
+	return l
 }
 
 // TestWriterNeedsRecoveredLog: a writer does not start in a log that has an open extent or is

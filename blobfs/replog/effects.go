@@ -54,7 +54,12 @@ func (w *Writer) do(e logproto.Effect) {
 	switch e.Kind {
 	case logproto.EffectPlace:
 		nodes := w.choose(e.Seq)
-		w.salts[e.Seq] = newSalt()
+		// Without nodes no effect will end the extent, and the next attempt has another number.
+		if len(nodes) == 0 {
+			w.placement.forget(e.Seq)
+		} else {
+			w.salts[e.Seq] = newSalt()
+		}
 		w.m.Place(e.Seq, nodes)
 		if len(nodes) == 0 {
 			err := w.placement.noNodes()
@@ -91,6 +96,8 @@ func (w *Writer) do(e logproto.Effect) {
 		delete(w.salts, e.Seq)
 		w.placement.forget(e.Seq)
 		w.logs.deps.Work.Go(func() { w.logs.dropReplica(w.id, e.Seq, e.Node) })
+	case logproto.EffectListFull:
+		w.withdraw()
 	case logproto.EffectDone:
 		w.stop(local.ErrSealed)
 		close(w.sealed)
@@ -117,7 +124,7 @@ func replicasOf(l *logproto.List, seq uint64) []string {
 }
 
 // withdraw fails the appends that were sent to no replica and wait for space: for an extent that
-// cannot be created, or a list that cannot be saved.
+// cannot be created, or a list that is full or cannot be saved.
 func (w *Writer) withdraw() {
 	full := w.full()
 	if full == nil {

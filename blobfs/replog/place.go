@@ -23,11 +23,14 @@ func (w *Writer) choose(seq uint64) []string {
 	return p.choose(seq, current, true)
 }
 
-// Full returns a local.ErrDiskFull if appends wait and no node has space for another extent. The log
-// then waits for a slow replica, or for space. It returns nil otherwise.
+// Full returns a local.ErrDiskFull if appends wait and no node, or the list, has space for another
+// extent. The log then waits for a slow replica, or for space. It returns nil otherwise.
 func (w *Writer) Full() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.window.waiters) > 0 && w.listFull() {
+		return listFullError()
+	}
 	if len(w.window.waiters) == 0 || len(w.placement.placeable(w.now())) > 0 {
 		return nil
 	}

@@ -33,7 +33,7 @@ type leaveOptions struct {
 	live             []string // responsive nodes, full or not
 	up               []string // nodes that are alive, slow or not
 	draining         []string
-	placeable        []string // nodes that may get a replica of another extent now
+	placeable        []string // nodes that may get a replica of another extent now; nil if the list is full
 	replicas         int      // the replication factor
 	least            int      // with fewer replicas an extent is not safe
 }

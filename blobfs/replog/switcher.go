@@ -18,7 +18,10 @@ type switcher struct {
 
 // leaveOptions returns the input for decide.
 func (x *switcher) leaveOptions(now time.Duration, late []string) *leaveOptions {
-	p := &leaveOptions{late: late, replicas: x.w.logs.deps.Replicas, least: x.w.placement.replicasMin(), placeable: x.w.placement.placeable(now)}
+	p := &leaveOptions{late: late, replicas: x.w.logs.deps.Replicas, least: x.w.placement.replicasMin()}
+	if !x.w.listFull() {
+		p.placeable = x.w.placement.placeable(now)
+	}
 	_, p.current = x.w.m.Current()
 	_, p.standby = x.w.m.Standby()
 	for _, n := range x.w.placement.usable(now, true) {

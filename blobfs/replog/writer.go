@@ -36,8 +36,8 @@ type Writer struct {
 	m         *logproto.Writer
 	err       error // sticky
 	window    window
-	salts     map[uint64]uint64
-	seq       uint64 // of the extent that frames are encoded for
+	salts     map[uint64]uint64 // of the extents that have nodes and no length in the list
+	seq       uint64            // of the extent that frames are encoded for
 	links     links
 	opening   openings
 	placement *placement
@@ -57,6 +57,7 @@ type Writer struct {
 
 	weak weakness
 	slowness
+	space
 }
 
 // WriterStats counts the work of a writer.
@@ -90,7 +91,7 @@ func (logs *Logs) create(ctx context.Context, server string, id local.ID, highPr
 		salts: map[uint64]uint64{}, links: links{}, opening: openings{},
 	}
 	w.placement = newPlacement(logs, id, highPriority, w.opening)
-	w.switcher.w, w.checker.w, w.slowness.writer = w, w, w
+	w.switcher.w, w.checker.w, w.slowness.writer, w.space.writer = w, w, w, w
 	_, gen, err := logs.load(ctx, w.path)
 	if err == nil && gen != 0 {
 		err = local.ErrLogExists
@@ -145,7 +146,7 @@ func (w *Writer) Stats() WriterStats {
 // Append.
 //
 // local.ErrDiskFull means that no node has space for the next extent, or the lock service none for the
-// list, and *local.TooLargeError that p is longer than local.LogPayloadMax; the writer stays usable after both.
+// list, or the list none for another extent, and *local.TooLargeError that p is longer than local.LogPayloadMax; the writer stays usable after both.
 // local.ErrFenced, local.ErrSealed, local.ErrLogFailed and local.ErrClosed are sticky. After an error a recovery may find p
 // whole or not at all. If ctx ends Append returns, and p may still be appended.
 func (w *Writer) Append(ctx context.Context, p []byte) (pos int64, err error) {
@@ -241,9 +242,11 @@ func (w *Writer) refusal() error {
 }
 
 // full returns a local.ErrDiskFull if there is no space for the extent or the list that must be
-// written first. Called with mu held.
+// written first, or none in the list. Called with mu held.
 func (w *Writer) full() error {
 	switch {
+	case w.m.Stuck() && w.listFull():
+		return listFullError()
 	case w.m.Stuck() && errors.Is(w.placement.lastErr(), local.ErrDiskFull):
 		return w.placement.lastErr()
 	case w.m.Halted() && errors.Is(w.listErr, local.ErrDiskFull):

@@ -20,7 +20,7 @@ func TestMarks(t *testing.T) {
 	for _, k := range []mark{
 		{100, 10}, {markBytes + 99, 20}, {markBytes + 100, 30}, {markBytes + 101, 40}, {2*markBytes + 100, 50}, {2*markBytes + 500, 60},
 	} {
-		m.add(k)
+		m.add(k, 0)
 	}
 	if want := []mark{{100, 10}, {markBytes + 100, 30}, {2*markBytes + 100, 50}}; len(m.mu.list) != 3 || [3]mark(m.mu.list) != [3]mark(want) {
 		t.Errorf("the marks are %v, want %v", m.mu.list, want)
@@ -39,6 +39,26 @@ func TestMarks(t *testing.T) {
 	}
 	if got := m.end(); got != 2*markBytes+500 {
 		t.Errorf("the log ends at %d", got)
+	}
+}
+
+// Marks are at both ends of the batch during which the log moved to another extent, so an extent is released as soon as no record in it is
+// needed, however short it is.
+func TestMarksOfExtents(t *testing.T) {
+	var m marks
+	for i, extent := range []uint64{1, 1, 1, 2, 2, 2, 4} {
+		m.add(mark{int64(i+1) * 10, uint64(i + 1)}, extent)
+	}
+	for redo, want := range []int64{0, 10, 10, 30, 40, 40, 60, 70} {
+		if got := m.covered(uint64(redo)); got != want {
+			t.Errorf("redo %d: covered %d, want %d", redo, got, want)
+		}
+	}
+	m.add(mark{80, 8}, 4)
+	m.add(mark{90, 9}, 4)
+	m.add(mark{100, 10}, 5)
+	if got := m.covered(9); got != 90 {
+		t.Errorf("covered %d, want 90", got)
 	}
 }
 

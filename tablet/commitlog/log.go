@@ -84,6 +84,10 @@ type Config struct {
 
 	// Slowest, if not nil, returns the name of the replica that the last append waited for; nil if it is unknown. It is called after each append.
 	Slowest func() *string
+
+	// Extent, if not nil, returns the number of the log blob's extent that is appended to. Space is released in whole extents. It is
+	// called after each append.
+	Extent func() uint64
 }
 
 // Log is an open commit log. It is safe for concurrent use.
@@ -148,6 +152,9 @@ func New(a Appender, next uint64, cfg Config) *Log {
 	}
 	if cfg.Retryable == nil {
 		cfg.Retryable = func(error) bool { return false }
+	}
+	if cfg.Extent == nil {
+		cfg.Extent = func() uint64 { return 0 }
 	}
 	l := &Log{
 		cfg: cfg, appender: a, began: time.Now(),
@@ -378,7 +385,7 @@ func (l *Log) append(b *batch) error {
 	l.stats.commits.Add(int64(len(b.commits)))
 	l.stats.bytes.Add(int64(len(b.buf)))
 	last := b.commits[len(b.commits)-1]
-	l.marks.add(mark{pos: pos, next: last.First + uint64(last.Ops)})
+	l.marks.add(mark{pos: pos, next: last.First + uint64(last.Ops)}, l.cfg.Extent())
 	return nil
 }
 
@@ -419,7 +426,8 @@ func (l *Log) recycle(b *batch) {
 }
 
 // Covered returns a position of the log blob below which all records have sequence numbers below
-// redo, the first one that recovery needs. The position is at most a batch and about 1 MiB too low.
+// redo, the first one that recovery needs. The position is at most a batch and about 1 MiB too low, and
+// in no earlier extent than it could be but for a batch.
 // For a lower redo than before it returns the earlier result, and it discards what it would need for
 // a better one.
 func (l *Log) Covered(redo uint64) int64 { return l.marks.covered(redo) }

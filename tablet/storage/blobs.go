@@ -58,8 +58,14 @@ type LogWriter interface {
 	// Weak returns the position up to which the log lacks its usual redundancy. Memtable entries
 	// logged below it should be written out. Zero if the log has its full redundancy.
 	Weak() int64
-	// Full returns a blobfs.ErrDiskFull if appends are blocked because no disk has space for the
-	// log to continue elsewhere, and nil otherwise.
+	// Unused returns the bytes of disk space, of one replica, that the extents that end after pos have
+	// beside their data, because the log left them early. crowded means that they are so many that the
+	// log may soon accept no appends.
+	Unused(pos int64) (bytes int64, crowded bool)
+	// Extent returns the number of the extent that is appended to; 0 if the log has none.
+	Extent() uint64
+	// Full returns a blobfs.ErrDiskFull if appends are blocked because neither a disk nor its
+	// list has space for the log to continue elsewhere, and nil otherwise.
 	Full() error
 	// Slowest returns the node whose replica the last append waited for; nil if it is unknown.
 	Slowest() *string

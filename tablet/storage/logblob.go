@@ -92,6 +92,22 @@ func (l *LogBlob) Weak() int64 {
 	return 0
 }
 
+// Unused implements LogWriter.
+func (l *LogBlob) Unused(pos int64) (bytes int64, crowded bool) {
+	if w := l.w.Load(); w != nil {
+		return (*w).Unused(pos)
+	}
+	return 0, false
+}
+
+// Extent implements LogWriter.
+func (l *LogBlob) Extent() uint64 {
+	if w := l.w.Load(); w != nil {
+		return (*w).Extent()
+	}
+	return 0
+}
+
 // Slowest implements LogWriter.
 func (l *LogBlob) Slowest() *string {
 	if w := l.w.Load(); w != nil {

@@ -73,6 +73,12 @@ type localLog struct{ *blobfs.LogWriter }
 
 func (localLog) Weak() int64 { return 0 }
 
+// Unused implements LogWriter. A segment is left only when it is full.
+func (localLog) Unused(int64) (int64, bool) { return 0, false }
+
+// Extent implements LogWriter.
+func (localLog) Extent() uint64 { return 0 }
+
 // Slowest implements LogWriter. There is one disk.
 func (localLog) Slowest() *string { return nil }
 
