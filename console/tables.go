@@ -64,7 +64,7 @@ func tablesPage(ctx context.Context, q *query) (*content, error) {
 }
 
 // tabletsPageMax is the number of tablets of one page.
-const tabletsPageMax = 200
+const tabletsPageMax = 100
 
 // tableView is what the page of a table shows.
 type tableView struct {
