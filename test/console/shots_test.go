@@ -37,7 +37,7 @@ func TestScreenshots(t *testing.T) {
 		t.Logf("no quota: %v", err)
 	}
 	x := openTab(t, 1280, 800)
-	for name, path := range map[string]string{"overview": "/", "node": "/nodes/" + c.node.ID(), "table": "/tables/web", "rows": "/tables/web/row?prefix=com.example", "keys": "/tables/web/keys?from=" + began} {
+	for name, path := range map[string]string{"overview": "/", "node": "/nodes/" + c.node.ID(), "requests": "/requests", "table": "/tables/web", "rows": "/tables/web/row?prefix=com.example", "keys": "/tables/web/keys?from=" + began} {
 		var png []byte
 		x.run(chromedp.Navigate(c.address(path)), chromedp.Sleep(time.Second), chromedp.CaptureScreenshot(&png))
 		if err := os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600); err != nil {
