@@ -12,6 +12,8 @@ import (
 const (
 	// messageBytes ends a message behind a row: larger ones gained nothing in scans of rows of 1 KB.
 	messageBytes = 256 << 10
+	// messageRowBytes is the space that the buffer of a message has for the row that exceeds messageBytes.
+	messageRowBytes = 32 << 10
 	// splitBytes ends a message within a row, for clients that accept this. Clients receive 4 MiB by
 	// default: a message has at most this much and a chunk.
 	splitBytes = 1 << 20
@@ -241,7 +243,7 @@ func (s *sender) grow(n int) {
 	case s.buffer == nil && s.rows == 0:
 		s.buffer = s.empty(max(n, firstBytes))
 	case s.buffer == nil:
-		s.buffer = s.empty(max(n, messageBytes))
+		s.buffer = s.empty(max(n, messageBytes+messageRowBytes))
 	case cap(*s.buffer)-len(*s.buffer) < n:
 		old := s.buffer
 		s.buffer = s.empty(max(len(*old)+n, 2*cap(*old)))

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/steledb/stele/gateway/buffers"
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
 )
@@ -125,7 +126,7 @@ func randomRow(r *rand.Rand, i int) *table.Row {
 func TestEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.New(t), 0))
 	for _, whole := range []bool{true, false} {
-		pool := &countingPool{BufferPool: mem.DefaultBufferPool()}
+		pool := &countingPool{BufferPool: buffers.Pool}
 		stream := &recorder{}
 		s := sender{stream: stream, pool: pool, whole: whole}
 		var want []*bigtablepb.ReadRowsResponse_CellChunk
@@ -176,7 +177,7 @@ func TestNoAllocations(t *testing.T) {
 	for i := range 100 {
 		row.Cells = append(row.Cells, table.Cell{Family: "f", Qualifier: []byte{byte(i)}, Timestamp: 1, Value: make([]byte, 10)})
 	}
-	s := sender{pool: mem.DefaultBufferPool(), whole: true}
+	s := sender{pool: buffers.Pool, whole: true}
 	if err := s.add(row); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestNoAllocations(t *testing.T) {
 func BenchmarkEncoding(b *testing.B) {
 	row := &table.Row{Key: []byte("com.cnn.www/index.html"), Cells: []table.Cell{{Family: "contents", Qualifier: []byte("q"), Timestamp: 1 << 50, Value: make([]byte, 1000)}}}
 	stream := &discard{}
-	s := sender{stream: stream, pool: mem.DefaultBufferPool()}
+	s := sender{stream: stream, pool: buffers.Pool}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := s.add(row); err != nil {

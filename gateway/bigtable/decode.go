@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/steledb/stele/gateway/buffers"
 	"github.com/steledb/stele/gateway/errcode"
 )
 
@@ -26,7 +27,7 @@ type Received struct {
 func (r *Received) receive(data mem.BufferSlice) {
 	r.bytes = int64(data.Len())
 	if r.Most == 0 || r.bytes <= r.Most {
-		r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		r.buffer = data.MaterializeToBuffer(buffers.Pool)
 	}
 }
 

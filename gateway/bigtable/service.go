@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/gateway/buffers"
 	"github.com/steledb/stele/gateway/errcode"
 	"github.com/steledb/stele/gateway/names"
 	"github.com/steledb/stele/table"
@@ -57,7 +58,7 @@ type Config struct {
 	AdmitSession func(ctx context.Context) (release func(), ok bool)
 	// Peer describes the node to clients.
 	Peer Peer
-	// Pool has the buffers of answers. Nil means mem.DefaultBufferPool.
+	// Pool has the buffers of answers. Nil means buffers.Pool.
 	Pool mem.BufferPool
 }
 
@@ -78,7 +79,7 @@ type Service struct {
 // New returns a Service.
 func New(cfg Config) *Service {
 	if cfg.Pool == nil {
-		cfg.Pool = mem.DefaultBufferPool()
+		cfg.Pool = buffers.Pool
 	}
 	if cfg.GroupBytes == 0 {
 		cfg.GroupBytes = groupBytesDefault

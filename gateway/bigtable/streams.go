@@ -6,10 +6,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/steledb/stele/gateway/buffers"
 	"github.com/steledb/stele/gateway/errcode"
 )
 
@@ -72,7 +72,7 @@ func (r streams) send(stream grpc.ServerStream, method string, answer proto.Mess
 		defer h.end(ctx)
 	}
 	var err error
-	pool := mem.DefaultBufferPool()
+	pool := buffers.Pool
 	buffer := pool.Get(n)
 	*buffer, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buffer)[:0], answer)
 	if err != nil {

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/steledb/stele/gateway/bigtable"
 	"github.com/steledb/stele/gateway/bigtableadmin"
+	"github.com/steledb/stele/gateway/buffers"
 )
 
 // Limits of connections.
@@ -80,7 +82,7 @@ func New(cfg Config) *Server {
 		grpc.ConnectionTimeout(handshakeTimeout), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingPeriodMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silenceMax, MaxConnectionIdle: idleMax}),
-		grpc.ReadBufferSize(0), grpc.InTapHandle(m.tapped), // a conn has the buffer
+		grpc.ReadBufferSize(0), experimental.BufferPool(buffers.Pool), grpc.InTapHandle(m.tapped), // a conn has the buffer
 		grpc.ChainStreamInterceptor(g.stream, m.admit, data.Stream), grpc.UnknownServiceHandler(unknown),
 	)}
 	services := bigtable.Streams(s.grpc, m.reserve)
