@@ -88,9 +88,11 @@ func Uptime(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// Millis formats a time in milliseconds: 0.25 ms, 16 ms, 2.1 s.
+// Millis formats a time in milliseconds: 0 ms, <0.01 ms, 0.25 ms, 16 ms, 2.1 s.
 func Millis(ms float64) string {
 	switch {
+	case ms > 0 && ms < 0.005: // rounded it would be 0.00
+		return "<0.01 ms"
 	case ms >= 1000:
 		return strconv.FormatFloat(ms/1000, 'f', 1, 64) + " s"
 	case ms >= 10 || ms == math.Trunc(ms):
