@@ -1,5 +1,5 @@
-import com.google.auth.oauth2.AccessToken;
-import com.google.auth.oauth2.GoogleCredentials;
+import com.google.bigtable.repackaged.com.google.auth.oauth2.AccessToken;
+import com.google.bigtable.repackaged.com.google.auth.oauth2.GoogleCredentials;
 import com.google.cloud.bigtable.hbase.BigtableConfiguration;
 import com.google.cloud.bigtable.hbase2_x.BigtableConnection;
 import java.io.IOException;

@@ -39,6 +39,7 @@ import org.apache.hadoop.hbase.filter.FamilyFilter;
 import org.apache.hadoop.hbase.filter.Filter;
 import org.apache.hadoop.hbase.filter.FilterList;
 import org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter;
+import org.apache.hadoop.hbase.filter.FuzzyRowFilter;
 import org.apache.hadoop.hbase.filter.KeyOnlyFilter;
 import org.apache.hadoop.hbase.filter.MultiRowRangeFilter;
 import org.apache.hadoop.hbase.filter.MultipleColumnPrefixFilter;
@@ -52,6 +53,7 @@ import org.apache.hadoop.hbase.filter.TimestampsFilter;
 import org.apache.hadoop.hbase.filter.ValueFilter;
 import org.apache.hadoop.hbase.filter.WhileMatchFilter;
 import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.Pair;
 
 public class Work {
   private static final int BATCH = 20;
@@ -192,10 +194,14 @@ public class Work {
     check("all", String.join(", ", a1, a2, b1, b2), rows(table, new Scan()));
     check("range", String.join(", ", a2, b1), rows(table, new Scan().withStartRow(b("a1"), false).withStopRow(b("b1"), true)));
     check("prefix", String.join(", ", b1, b2), rows(table, new Scan().setRowPrefixFilter(b("b"))));
+    check("reversed", String.join(", ", b2, b1, a2, a1), rows(table, new Scan().setReversed(true)));
+    check("reversed range", String.join(", ", b1, a2), rows(table, new Scan().setReversed(true).withStartRow(b("b2"), false).withStopRow(b("a1"), false)));
+    check("reversed limit", String.join(", ", b2, b1), rows(table, new Scan().setReversed(true).setLimit(2)));
     check("limit", String.join(", ", a1, a2, b1), rows(table, new Scan().setLimit(3)));
     check("column", "a1 f:q=1, a2 f:q=2", rows(table, new Scan().addColumn(F, Q).withStopRow(b("b"))));
     check("time range", "a1 f:q=1, a2 f:q=2, b1 f:q=1, b2 f:q=2", rows(table, new Scan().setTimeRange(1500, 2500)));
     filter(table, new PrefixFilter(b("a")), String.join(", ", a1, a2));
+    filter(table, new FuzzyRowFilter(List.of(new Pair<>(b("x1"), new byte[] {1, 0}))), String.join(", ", a1, b1));
     filter(table, new PageFilter(3), String.join(", ", a1, a2, b1));
     filter(table, new RowFilter(CompareOperator.EQUAL, new RegexStringComparator(".1")), String.join(", ", a1, b1));
     filter(table, new FamilyFilter(CompareOperator.EQUAL, new BinaryComparator(G)), "a1 g:r=g, a2 g:r=g, b1 g:r=g, b2 g:r=g");
