@@ -447,7 +447,8 @@ func TestReplicationIdle(t *testing.T) {
 		e.Str(d.Str())
 		e.Uint(d.Uint())
 		at := time.UnixMicro(d.Int())
-		if e.Int(at.Add(change).UnixMicro()); change != 0 {
+		e.Int(at.Add(change).UnixMicro())
+		if e.Bool(d.Bool()); change != 0 {
 			if err := master.PutFile(r.ctx, path, e.Bytes()); err != nil {
 				t.Fatal(err)
 			}
