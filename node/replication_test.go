@@ -405,7 +405,7 @@ func TestReplicationSourceDown(t *testing.T) {
 	}
 	await("following", 10*time.Second, func() bool {
 		lag := gauge("stele_replication_lag_seconds")
-		return problem() == "" && failed() == 0 && lag >= 0 && lag < 10
+		return problem() == "" && failed() == 0 && lag >= 0 && lag < 10 && gauge("stele_replication_bytes_total") > 0 && gauge("stele_replication_changes_total") > 0
 	})
 	r.from.stop(0)
 	await("after the source has stopped", 6*time.Second, func() bool {

@@ -208,8 +208,9 @@ func changeBytes(x *client.Change) int {
 	return n
 }
 
-// throttle waits for the rate of the replication.
+// throttle counts bytes, and waits for the rate of the replication.
 func (f *follower) throttle(ctx context.Context, bytes int) error {
+	f.bytes.Add(int64(bytes))
 	for limit := f.run.limit; limit != nil && bytes > 0; {
 		n := min(bytes, limit.Burst())
 		if err := limit.WaitN(ctx, n); err != nil {
