@@ -14,9 +14,10 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/table"
 )
 
-// Change is one row mutation of a change stream.
+// Change is one row mutation of a change stream, or a deletion of a range of rows.
 type Change = api.Change
 
 // ChangePosition is where a reader of a change stream is in a range of rows: Start < row <= End, an empty one meaning no bound.
@@ -40,6 +41,9 @@ type ChangesFrom struct {
 	Start, End []byte
 	// Next is the position of these rows, of a ChangePosition. It takes precedence over Since.
 	Next uint64
+	// Clears adds the deletions of ranges of rows by Tables.ClearRows, as changes with Cleared set: each comes once for each row, between the changes of the row before
+	// and after it, but it may come in parts, one for each tablet. Nodes of earlier versions reject it.
+	Clears bool
 }
 
 // Changes reads the change stream of a table. It follows the table's tablets when they are split, merged or moved. Each change comes once, and those
@@ -55,6 +59,7 @@ type Changes struct {
 	idle      int // positions without changes since the last change
 	divided   int // positions that were divided after they had been read
 	bytes     int64
+	clears    bool
 	rowsBytes int    // of the ends of ranges that were divided
 	families  uint64 // version of those of the last result
 
@@ -75,7 +80,7 @@ var ErrBadToken = errors.New("malformed token of a change stream")
 // Changes returns a reader of the table's change stream. The error is ErrBadToken.
 func (t *Table) Changes(from ChangesFrom) (*Changes, error) {
 	all := ChangePosition{Start: bytes.Clone(from.Start), End: bytes.Clone(from.End), Next: from.Next}
-	c := &Changes{table: t, positions: []changePosition{{ChangePosition: all}}}
+	c := &Changes{table: t, positions: []changePosition{{ChangePosition: all}}, clears: from.Clears}
 	if !from.Until.IsZero() {
 		c.until = max(from.Until.UnixMicro(), 1)
 	}
@@ -215,7 +220,7 @@ func (c *Changes) read(ctx context.Context) ([]Change, error) {
 	c.at %= len(c.positions)
 	p := &c.positions[c.at]
 	req := api.ReadChangesRequest{Table: c.table.name, Start: p.Start, End: p.End, Next: p.Next, Since: c.since, ChangeBytes: c.bytes,
-		Bytes: min(c.bytes, api.ChangesBytesMax)}
+		Bytes: min(c.bytes, api.ChangesBytesMax), Clears: c.clears}
 	if p.Next > 0 {
 		req.Since = 0
 		if c.idle >= len(c.positions) {
@@ -274,7 +279,11 @@ func (c *Changes) check(p *changePosition, r *api.ChangesResult) error {
 	last := p.Next
 	for i := range r.Changes {
 		x := &r.Changes[i]
-		if len(x.Row) == 0 || !within(p.Start, r.End, x.Row) {
+		if x.Cleared != nil {
+			if !c.clears || len(x.Row) > 0 || !rangeWithin(p.Start, r.End, x.Cleared) {
+				return bad("a clear of rows %.64q to %.64q, for rows after %.64q up to %.64q", x.Cleared.Start, x.Cleared.End, p.Start, r.End)
+			}
+		} else if len(x.Row) == 0 || !within(p.Start, r.End, x.Row) {
 			return bad("a change of row %.64q, for rows after %.64q up to %.64q", x.Row, p.Start, r.End)
 		}
 		if x.Seq < last || x.Seq >= r.Next || x.Time < 0 {
@@ -291,6 +300,30 @@ func (c *Changes) check(p *changePosition, r *api.ChangesResult) error {
 // within reports whether start < row <= end, where an empty one means no bound.
 func within(start, end, row []byte) bool {
 	return (len(start) == 0 || bytes.Compare(row, start) > 0) && (len(end) == 0 || bytes.Compare(row, end) <= 0)
+}
+
+// rangeWithin reports whether a range is not empty and has only rows start < row <= end, where an empty one means no bound.
+func rangeWithin(start, end []byte, rows *table.RowRange) bool {
+	if len(rows.End) == 0 && len(end) > 0 || len(rows.End) > 0 && bytes.Compare(rows.Start, rows.End) >= 0 {
+		return false
+	}
+	return (len(start) == 0 || bytes.Compare(rows.Start, start) > 0) && (len(end) == 0 || bytes.Compare(lastOf(rows), end) <= 0)
+}
+
+// lastOf returns a row at or above all of a range that has an end, and below its end if that is possible.
+func lastOf(rows *table.RowRange) []byte {
+	if n := len(rows.End) - 1; rows.End[n] == 0 {
+		return rows.End[:n]
+	}
+	return rows.End
+}
+
+// last returns a row at or above that of a change, or those of a clear that has an end.
+func last(x *Change) []byte {
+	if x.Cleared != nil {
+		return lastOf(x.Cleared)
+	}
+	return x.Row
 }
 
 // advance moves the current position past a result, and goes on to the next one.
@@ -367,7 +400,8 @@ func (c *Changes) TokenAfter(n int) string {
 	}
 	if n > 0 && c.returned[n].Seq == c.returned[n-1].Seq { // after a merge, of a higher row
 		rest := p
-		parts[0].End, rest.Start, rest.Next = c.returned[n-1].Row, c.returned[n-1].Row, c.returned[n].Seq
+		at := last(&c.returned[n-1])
+		parts[0].End, rest.Start, rest.Next = at, at, c.returned[n].Seq
 		parts = append(parts, rest)
 	}
 	return c.tokenOf(slices.Concat(c.positions[:c.last], parts, c.positions[c.last+1:]))

@@ -40,6 +40,11 @@ func TestTokens(t *testing.T) {
 			t.Errorf("after %d changes: %+v, %v", n, got.positions, err)
 		}
 	}
+	clears := &Changes{id: 7, positions: c.positions, before: 10, returned: []Change{{Cleared: &table.RowRange{Start: []byte("a"), End: []byte("b\x00")}, Seq: 12}, {Row: []byte("c"), Seq: 12}}}
+	split := &Changes{}
+	if err := split.resume(clears.TokenAfter(1)); err != nil || !same(split.positions, []changePosition{at("", "b", 13), at("b", "m", 12), at("m", "", 50)}) {
+		t.Errorf("after a clear: %+v, %v", split.positions, err)
+	}
 	parts := c.Tokens()
 	whole, err := JoinChangeTokens(parts[1], parts[0])
 	got := &Changes{}

@@ -322,7 +322,7 @@ func (n *Node) Gauge(name string) (map[string]float64, error) {
 				labels = append(labels, l.GetValue())
 			}
 			if f.GetName() == name {
-				all[strings.Join(labels, " ")] = m.GetGauge().GetValue()
+				all[strings.Join(labels, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}

@@ -405,7 +405,7 @@ func TestReplicationSourceDown(t *testing.T) {
 	}
 	await("following", 10*time.Second, func() bool {
 		lag := gauge("stele_replication_lag_seconds")
-		return problem() == "" && failed() == 0 && lag >= 0 && lag < 10
+		return problem() == "" && failed() == 0 && lag >= 0 && lag < 10 && gauge("stele_replication_bytes_total") > 0 && gauge("stele_replication_changes_total") > 0
 	})
 	r.from.stop(0)
 	await("after the source has stopped", 6*time.Second, func() bool {
@@ -447,7 +447,8 @@ func TestReplicationIdle(t *testing.T) {
 		e.Str(d.Str())
 		e.Uint(d.Uint())
 		at := time.UnixMicro(d.Int())
-		if e.Int(at.Add(change).UnixMicro()); change != 0 {
+		e.Int(at.Add(change).UnixMicro())
+		if e.Bool(d.Bool()); change != 0 {
 			if err := master.PutFile(r.ctx, path, e.Bytes()); err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,11 @@ func RowKeyRange(key []byte) RowRange {
 	return RowRange{both[:len(key):len(key)], both}
 }
 
+// Has reports whether a row is in the range.
+func (r *RowRange) Has(row []byte) bool {
+	return bytes.Compare(row, r.Start) >= 0 && (len(r.End) == 0 || bytes.Compare(row, r.End) < 0)
+}
+
 // oneKey reports whether the range has one row key at most.
 func (r *RowRange) oneKey() bool {
 	n := len(r.Start)

@@ -11,9 +11,9 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/changes"
-	"github.com/steledb/stele/tablet/logbody"
 )
 
 // Bounds of change files.
@@ -21,9 +21,6 @@ const (
 	changeFilesMax  = 1024 // a tablet's; the oldest go first. METADATA's row has some 150 bytes for each
 	changeReadAhead = 256 << 10
 )
-
-// Bytes returns the memory of the entries and of the records for the change stream.
-func (m *mem) Bytes() int64 { return m.Table.Bytes() + m.changes.Bytes() }
 
 // deleteChanges deletes change files that the metadata does not name any more. Readers of them notice, and begin again. Files
 // that another tablet may use are left to garbage collection.
@@ -92,16 +89,6 @@ func (u *changeUpdate) rewritten(bytes int64) (later []changes.Later) {
 	return later
 }
 
-// changeGap returns the last entry of the memtables without a record, and a time at or after it.
-func (v *view) changeGap() (seq uint64, time int64) {
-	v.eachMem(func(m *mem) {
-		if gap, at := m.changes.Gap(); gap > seq {
-			seq, time = gap, at
-		}
-	})
-	return seq, time
-}
-
 // laterChanges returns the records of a change file from next on. It calls gate, if not nil, before it loads a large one.
 func (t *Tablet) laterChanges(ctx context.Context, f *changes.File, next uint64, gate func(bytes int) error) changes.Later {
 	return changes.Later{MinSeq: max(f.MinSeq, next), Open: func() (changes.Source, error) {
@@ -145,11 +132,11 @@ func (u *changeUpdate) writeFile(records *changes.Merge, step func(bytes int)) e
 	return nil
 }
 
-// apply changes the change files of metadata, before its redo point is changed.
-func (u *changeUpdate) apply(m *Meta) {
+// apply changes the change files of metadata, before its redo point is raised to redo.
+func (u *changeUpdate) apply(m *Meta, redo uint64) {
 	if u.retention == 0 {
 		if m.Changes != nil {
-			u.gone, m.Changes = m.Changes.Files, nil
+			u.gone, m.Changes = m.Changes.Files, m.Changes.Ended(max(m.Redo, redo), m.Stamped)
 		}
 		return
 	}
@@ -192,40 +179,6 @@ func (u *changeUpdate) discard(named bool) {
 	}
 }
 
-// dropExpired drops the change files that are older than the retention. c.mu is held.
-func (c *minorCompactor) dropExpired(ctx context.Context, v *view) error {
-	t := c.tablet
-	if !t.changesExpired(v.meta.Changes) {
-		return nil
-	}
-	return c.addFiles(ctx, v, nil, newChangeUpdate(ctx, t, v), 0, 0, func(*view) {})
-}
-
-// changesExpired reports whether change files are to be dropped.
-func (t *Tablet) changesExpired(set *changes.Set) bool {
-	if set == nil {
-		return false
-	}
-	retention := t.schema.Load().table.ChangeRetention
-	expired, _ := set.Expired(t.changesBefore(retention), changeFilesMax)
-	return retention == 0 || len(expired) > 0
-}
-
-// queueExpiredChanges queues the tablets with change files to be dropped.
-func (s *Server) queueExpiredChanges() {
-	for _, t := range s.served.all() {
-		t.views.mu.Lock()
-		var set *changes.Set
-		if v := t.views.current; v != nil {
-			set = v.meta.Changes
-		}
-		t.views.mu.Unlock()
-		if t.changesExpired(set) {
-			s.minors.queue.Add(t)
-		}
-	}
-}
-
 // Bounds of one answer of ReadChanges, in bytes of records.
 const (
 	changesDefault = 1 << 20
@@ -248,6 +201,8 @@ type ChangesRequest struct {
 	ChangeBytes int64
 	// Wait is how long the call waits for a change.
 	Wait time.Duration
+	// Clears adds the deletions of ranges of rows, each clipped to the rows of the page.
+	Clears bool
 }
 
 // ChangesPage is an answer of ReadChanges.
@@ -289,8 +244,8 @@ func (p *ChangesPage) reserve(ctx context.Context, bytes int) error {
 // ReadChanges returns changes of a table's rows, in order of their sequence numbers, once each along a chain of requests with the Next of the
 // page before (CS1). It waits for the first change at most for r.Wait. Only durable changes are returned (CS2).
 //
-// Mutations of families that the caller must not read are left out. So are dropped families, rows that Clear
-// deleted, and what garbage collection removes.
+// Mutations of families that the caller must not read are left out. So are dropped families, what garbage collection removes and, unless r.Clears, rows
+// that Clear deleted (CS7).
 //
 // Errors: as ReadRow; api.ErrNoChangeStream, api.ErrOutOfRange if changes from the position on were dropped (CS3), and an
 // *api.RowTooLargeError if the first change is larger than r.ChangeBytes.
@@ -411,7 +366,7 @@ func (q *changesQuery) watermark(t *Tablet, sc *schema) int64 {
 		q.mark = sc.table.Granularity.Stamp(t.writer.cfg.Now().UnixMicro(), 0)
 		q.markNext = log.commits.Next()
 	}
-	if log.appliedNext.Load() < q.markNext && !log.commits.Idle() {
+	if log.appliedNext.Load() < q.markNext && !log.commits.Idle() || t.fence.raised.Load() != nil { // a clear may have a time, and not be visible yet
 		return 0
 	}
 	mark := q.mark
@@ -443,15 +398,17 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 		p.Next, p.Watermark = max(last, floor)+1, mark
 		return p, nil
 	}
-	records := changes.NewMerge(q.sources(ctx, t, v, p, next))
-	defer records.Close()
+	f := filling{changesQuery: q, p: p, sc: sc, vis: vis, records: changes.NewMerge(q.sources(ctx, t, v, p, next))}
+	defer f.records.Close()
+	if q.Clears {
+		f.clears = v.meta.knownChanges().ClearsFrom(q.Start, p.End, next)
+	}
 	p.Next, p.Watermark = max(next, last+1), mark
-	more, err := q.fill(ctx, p, sc, vis, records, visible)
-	if err != nil {
+	if p.more, err = f.fill(ctx, visible); err != nil {
 		p.Release()
 		return nil, err
 	}
-	if p.more = more; more {
+	if p.more {
 		p.Watermark = 0
 	}
 	return p, nil
@@ -460,7 +417,12 @@ func (q *changesQuery) page(ctx context.Context, t *Tablet, sc *schema, vis *Vis
 // position returns the first sequence number to read, or 0 for what comes next, and that up to which changes may be missing. The error is
 // api.ErrOutOfRange.
 func (q *changesQuery) position(v *view, end []byte) (next, floor uint64, err error) {
-	seq, since := v.meta.knownChanges().Floor(q.Start, end)
+	set := v.meta.knownChanges()
+	seq, since := set.Floor(q.Start, end)
+	if q.Clears {
+		cleared, at := set.ClearFloor(q.Start, end)
+		seq, since = max(seq, cleared), max(since, at)
+	}
 	if gap, at := v.changeGap(); gap > 0 {
 		seq, since = max(seq, gap), max(since, at)
 	}
@@ -475,30 +437,6 @@ func (q *changesQuery) position(v *view, end []byte) (next, floor uint64, err er
 		return 0, seq, fmt.Errorf("changes since %d µs: %w", q.Since, &api.OutOfRangeError{Oldest: since + 1})
 	}
 	return seq + 1, seq, nil
-}
-
-// lastChange returns a sequence number up to visible. All later changes of the tablet's rows have a larger one, also on the next server:
-// it continues above the redo point and above the records of the commit log.
-func (v *view) lastChange(visible uint64) uint64 {
-	last := v.meta.Redo
-	v.eachMem(func(m *mem) {
-		records := m.changes.From(0)
-		for i := len(records) - 1; i >= 0; i-- {
-			r := &records[i]
-			if r.First > visible || len(m.start)+len(m.end) > 0 && !m.holdsRecord(r) {
-				continue
-			}
-			last = max(last, r.First)
-			break
-		}
-	})
-	return last
-}
-
-// holdsRecord reports whether a record's row is in the memtable's bounds.
-func (m *mem) holdsRecord(r *changes.Record) bool {
-	row, err := logbody.Row(r.Body)
-	return err == nil && inRange(m.start, m.end, row)
 }
 
 // sources returns the records of the page's rows from next on.
@@ -525,41 +463,104 @@ func (q *changesQuery) sources(ctx context.Context, t *Tablet, v *view, p *Chang
 	return later
 }
 
-// fill adds records up to visible to the page, and reports whether there are more. A page does not end between records with the same sequence
-// number, which a tablet has after a merge.
-func (q *changesQuery) fill(ctx context.Context, p *ChangesPage, sc *schema, vis *Visibility, records *changes.Merge, visible uint64) (more bool, err error) {
-	most, returned, scanned, last := q.most(), int64(0), int64(0), uint64(0)
-	for records.Next() {
-		r := records.Record()
+// filling fills a page with records and clears.
+type filling struct {
+	*changesQuery
+	p       *ChangesPage
+	sc      *schema
+	vis     *Visibility
+	records *changes.Merge
+	clears  []changes.Clear // that are not in the page yet
+
+	returned, scanned int64
+	last              uint64 // sequence number of the last record, or clear
+}
+
+// fill adds records up to visible, and all clears, to the page, and reports whether there are more. A page does not end between two with the
+// same sequence number, which a tablet has after a merge.
+func (f *filling) fill(ctx context.Context, visible uint64) (more bool, err error) {
+	for f.records.Next() {
+		r := f.records.Record()
 		if r.First > visible {
 			break
 		}
-		if (returned >= most || scanned >= changesScanned || p.reserved > 0 && len(p.Changes) > 0) && r.First != last {
-			p.Next = r.First
-			return true, nil
+		if more, err := f.addClears(r); more || err != nil {
+			return more, err
 		}
-		n := int64(len(r.Body)) + changeOverhead
-		same := r.First == last
-		last, scanned = r.First, scanned+n
-		if r.Time < q.Since {
-			continue
-		}
-		ok, err := p.add(ctx, r, sc, vis)
-		if err != nil {
-			return false, err
-		}
-		if ok && q.ChangeBytes > 0 && p.Changes[len(p.Changes)-1].Bytes() > q.ChangeBytes {
-			if len(p.Changes) == 1 || same {
-				return false, &api.RowTooLargeError{Limit: q.ChangeBytes}
-			}
-			p.Changes, p.Next = p.Changes[:len(p.Changes)-1], r.First
-			return true, nil
-		}
-		if ok {
-			returned += n
+		if more, err := f.addRecord(ctx, r); more || err != nil {
+			return more, err
 		}
 	}
-	return false, records.Err()
+	if err := f.records.Err(); err != nil {
+		return false, err
+	}
+	return f.addClears(nil)
+}
+
+// addClears adds the clears before a record, nil being after all. It reports whether the page is full.
+func (f *filling) addClears(r *changes.Record) (full bool, err error) {
+	for ; len(f.clears) > 0; f.clears = f.clears[1:] {
+		c := &f.clears[0]
+		if r != nil && !c.Precedes(r) {
+			return false, nil
+		}
+		if f.endsBefore(c.Seq) {
+			return true, nil
+		}
+		same := c.Seq == f.last
+		if f.last = c.Seq; c.Time < f.Since {
+			continue
+		}
+		f.p.Changes = append(f.p.Changes, changes.Change{Seq: c.Seq, Time: c.Time, Cleared: &table.RowRange{Start: c.Start, End: c.End}})
+		n := int64(len(c.Start)+len(c.End)) + changeOverhead
+		f.returned, f.scanned = f.returned+n, f.scanned+n
+		if full, err := f.tooLarge(same); full || err != nil {
+			return full, err
+		}
+	}
+	return false, nil
+}
+
+// endsBefore reports whether the page ends before a sequence number, which is its position then.
+func (f *filling) endsBefore(seq uint64) bool {
+	full := f.returned >= f.most() || f.scanned >= changesScanned || f.p.reserved > 0 && len(f.p.Changes) > 0
+	if full = full && seq != f.last; full {
+		f.p.Next = seq
+	}
+	return full
+}
+
+// addRecord adds a record, and reports whether the page is full.
+func (f *filling) addRecord(ctx context.Context, r *changes.Record) (full bool, err error) {
+	if f.endsBefore(r.First) {
+		return true, nil
+	}
+	n := int64(len(r.Body)) + changeOverhead
+	same := r.First == f.last
+	f.last, f.scanned = r.First, f.scanned+n
+	if r.Time < f.Since {
+		return false, nil
+	}
+	ok, err := f.p.add(ctx, r, f.sc, f.vis)
+	if err != nil || !ok {
+		return false, err
+	}
+	f.returned += n
+	return f.tooLarge(same)
+}
+
+// tooLarge removes the last change if it is larger than the caller accepts, and reports whether the page ends there. The error is an *api.RowTooLargeError if the
+// page would be empty, or end between two changes with the same number.
+func (f *filling) tooLarge(same bool) (full bool, err error) {
+	n := len(f.p.Changes) - 1
+	if f.ChangeBytes == 0 || f.p.Changes[n].Bytes() <= f.ChangeBytes {
+		return false, nil
+	}
+	if n == 0 || same {
+		return false, &api.RowTooLargeError{Limit: f.ChangeBytes}
+	}
+	f.p.Next, f.p.Changes = f.p.Changes[n].Seq, f.p.Changes[:n]
+	return true, nil
 }
 
 // most returns the bytes of changes after which a page ends.

@@ -15,6 +15,8 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/changes"
+	"github.com/steledb/stele/tablet/tombstone"
 )
 
 // position is a token of a change stream.
@@ -29,6 +31,7 @@ type follower struct {
 	m         *model
 	last      map[string]uint64 // sequence number of each row's last change
 	changes   int
+	clears    int
 	problems  []string
 }
 
@@ -42,7 +45,7 @@ func (f *follower) step(route func(row string) *Server, r *rand.Rand) (progress 
 	i := r.IntN(len(f.positions))
 	at := f.positions[i]
 	p, err := route(string(at.start)+"\x00").For(nil).ReadChanges(context.Background(), testTable,
-		ChangesRequest{Start: at.start, End: at.end, Next: at.next, Bytes: int64(1 + r.IntN(20_000)), Wait: time.Duration(r.IntN(2)) * time.Millisecond})
+		ChangesRequest{Start: at.start, End: at.end, Next: at.next, Bytes: int64(1 + r.IntN(20_000)), Wait: time.Duration(r.IntN(2)) * time.Millisecond, Clears: true})
 	if err != nil {
 		if !errors.Is(err, api.ErrUnavailable) && !expected(err) {
 			f.problems = append(f.problems, fmt.Sprintf("read changes at %q %d: %v", at.start, at.next, err))
@@ -51,6 +54,10 @@ func (f *follower) step(route func(row string) *Server, r *rand.Rand) (progress 
 	}
 	defer p.Release()
 	for _, c := range p.Changes {
+		if c.Cleared != nil {
+			f.clear(&c, &at, p.End)
+			continue
+		}
 		row := string(c.Row)
 		if c.Seq <= f.last[row] || c.Seq < at.next || !inRange(at.start, at.end, c.Row) {
 			f.problems = append(f.problems, fmt.Sprintf("row %q: change %d after %d at position %d", row, c.Seq, f.last[row], at.next))
@@ -68,6 +75,26 @@ func (f *follower) step(route func(row string) *Server, r *rand.Rand) (progress 
 		f.positions = append(f.positions, position{p.End, at.end, at.next})
 	}
 	return divided || p.Next > at.next, nil
+}
+
+// clear makes a clear, which is of rows at < row <= end. The rows that were changed before get its number: a later change must have a larger one, and
+// another clear, too.
+func (f *follower) clear(c *changes.Change, at *position, end []byte) {
+	rows := c.Cleared
+	if clipped := (tombstone.Range{Start: rows.Start, End: rows.End}).Clip(at.start, end); string(clipped.Start) != string(rows.Start) || string(clipped.End) != string(rows.End) {
+		f.problems = append(f.problems, fmt.Sprintf("clear of rows %q to %q, above %q up to %q", rows.Start, rows.End, at.start, end))
+	}
+	for row, last := range f.last {
+		if row < string(rows.Start) || len(rows.End) > 0 && row >= string(rows.End) {
+			continue
+		}
+		if c.Seq <= last || c.Seq < at.next {
+			f.problems = append(f.problems, fmt.Sprintf("row %q: clear %d after %d at position %d", row, c.Seq, last, at.next))
+		}
+		f.last[row] = c.Seq
+	}
+	f.m.clear(rows.Start, rows.End)
+	f.clears++
 }
 
 // drain reads until there are no more changes.
@@ -117,7 +144,7 @@ func changesAfterCrash(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 21))
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
 	e := newEnv(t, cfg, "all", "three:versions=3,group=g2", streamed)
-	f, w := newFollower(), &crashWorker{r: r, acked: newModel(map[string]rule{"three": {versions: 3}})}
+	f, w := newFollower(), &crashWorker{r: r, acked: newModel(map[string]rule{"three": {versions: 3}}), clears: true}
 	route := func(string) *Server { return e.Server }
 	for range 4 {
 		fault := diskFault(r.IntN(int(faults)))

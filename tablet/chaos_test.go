@@ -60,7 +60,7 @@ func (w *chaosWorker) mutations() []table.Mutation {
 
 // step makes one change and sometimes a read.
 func (w *chaosWorker) step() {
-	if w.r.IntN(30) == 0 && w.run.follower == nil { // a change stream does not have it
+	if w.r.IntN(30) == 0 {
 		w.clear(w.row())
 		return
 	}
@@ -482,7 +482,7 @@ func chaos(t *testing.T, seed uint64, options ...string) {
 		again := newFollower() // from the beginning, once all is quiet
 		again.drain(t, c.route)
 		again.check(c.fail, c.scan())
-		t.Logf("%d changes by %d positions", c.follower.changes, len(c.follower.positions))
+		t.Logf("%d changes and %d clears by %d positions", c.follower.changes, c.follower.clears, len(c.follower.positions))
 	}
 	if c.fate.failure != "" {
 		t.Fatalf("seed %d, after %v: %s", seed, c.did, c.fate.failure)

@@ -26,6 +26,7 @@ type crashWorker struct {
 	acked    *model
 	inFlight func(m *model) // applies the mutation of unknown outcome
 	count    int
+	clears   bool // it clears rows, too
 }
 
 func (w *crashWorker) row() string { return fmt.Sprintf("w%d-%d", w.id, w.r.IntN(4)) }
@@ -57,6 +58,15 @@ func (w *crashWorker) mutations() []table.Mutation {
 func (w *crashWorker) run(s *Server, steps int) bool {
 	for range steps {
 		row, ms := w.row(), w.mutations()
+		if w.clears && w.r.IntN(12) == 0 {
+			start, end := []byte(row), []byte(row+"\x00")
+			if err := clearRows(context.Background(), s, start, end); err != nil {
+				w.inFlight = func(m *model) { m.clear(start, end) }
+				return false
+			}
+			w.acked.clear(start, end)
+			continue
+		}
 		_, err := applySync(s, row, ms...)
 		if err != nil {
 			w.inFlight = func(m *model) { m.apply(row, 0, ms) }

@@ -77,8 +77,8 @@
 // sticky: see gcpolicy. The time against which ages are measured never goes back while a server runs.
 //
 // A range tombstone is in the tablet's metadata and in its views, not among the entries. Reads and compactions take
-// it for a deletion of each row of its range. Clear makes it the last entry's number while writes are fenced, so it divides memtables and files
-// into those below it and those above it. It removes the files below it that have no other rows; a major compaction removes the rest, and the tombstone.
+// it for a deletion of each row of its range. Its sequence number is one that no entry has: Clear reserves it in the commit log while writes are fenced, so it divides
+// memtables and files into those below it and those above it. It is durable in METADATA only, and the next server continues above it. Clear removes the files below it that have no other rows; a major compaction removes the rest, and the tombstone.
 //
 // A reversed scan steps back by row, not by entry: within a row, deletions come before what they cover, so a
 // row is always read forward. Each source is at its last entry below the previous row; those that have

@@ -56,7 +56,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	if err != nil {
 		return err
 	}
-	seq, stamped := max(l.Meta.Redo, l.Meta.Cleared.Last()), l.Meta.Stamped
+	seq, stamped := l.Meta.lastSeq(), l.Meta.Stamped
 	for _, r := range l.Runs {
 		seq, stamped = max(seq, r.MaxSeq()), max(stamped, r.MaxTime())
 	}

@@ -155,6 +155,15 @@ func (m *Meta) Narrow(start []byte) error {
 	return nil
 }
 
+// lastSeq returns a sequence number that is at or above those of the files, of the tombstones, and of the clears that readers of changes may have seen.
+func (m *Meta) lastSeq() uint64 {
+	seq := max(m.Redo, m.Cleared.Last())
+	if m.Changes != nil {
+		seq = max(seq, m.Changes.LastClear)
+	}
+	return seq
+}
+
 func cloneMeta(m *Meta) *Meta {
 	n := *m
 	n.Groups = make([]GroupMeta, len(m.Groups))

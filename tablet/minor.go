@@ -129,7 +129,7 @@ func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string
 		return nil
 	}
 	unclear, err := t.meta.changeIf(ctx, precondition, func(m *Meta) {
-		update.apply(m)
+		update.apply(m, redo)
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -149,6 +149,40 @@ func (c *minorCompactor) addFiles(ctx context.Context, v *view, files map[string
 	}
 	update.done()
 	return nil
+}
+
+// dropExpired drops the change files that are older than the retention. c.mu is held.
+func (c *minorCompactor) dropExpired(ctx context.Context, v *view) error {
+	t := c.tablet
+	if !t.changesExpired(v.meta) {
+		return nil
+	}
+	return c.addFiles(ctx, v, nil, newChangeUpdate(ctx, t, v), 0, 0, func(*view) {})
+}
+
+// changesExpired reports whether change files are to be dropped.
+func (t *Tablet) changesExpired(m *Meta) bool {
+	if m.Changes == nil {
+		return false
+	}
+	retention := t.schema.Load().table.ChangeRetention
+	if retention == 0 {
+		return len(m.Changes.Files) > 0 || m.Changes.Ended(m.Redo, m.Stamped) == nil
+	}
+	expired, _ := m.Changes.Expired(t.changesBefore(retention), changeFilesMax)
+	return len(expired) > 0
+}
+
+// queueExpiredChanges queues the tablets with change files to be dropped.
+func (s *Server) queueExpiredChanges() {
+	for _, t := range s.served.all() {
+		t.views.mu.Lock()
+		v := t.views.current
+		t.views.mu.Unlock()
+		if v != nil && t.changesExpired(v.meta) {
+			s.minors.queue.Add(t)
+		}
+	}
 }
 
 // writeFiles writes entries newer than v's files as SSTables, by group. bytes is their

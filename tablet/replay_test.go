@@ -41,7 +41,7 @@ func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
 			return err
 		}
 		s.byTable[t.table] = (*s.served.tables.Load())[l.Schema.Name]
-		next = max(next, l.Meta.Redo+1)
+		next = max(next, l.Meta.lastSeq()+1)
 	}
 	logs, err := s.oldLogsInOrder(ctx)
 	if err != nil {

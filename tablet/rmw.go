@@ -58,14 +58,22 @@ func (p rowPosition) encode() []byte {
 	return b
 }
 
-func decodePosition(b []byte) (p rowPosition) {
-	if len(b) >= 8 {
-		p.seq = binary.BigEndian.Uint64(b)
-	}
-	if len(b) == 24 {
+// errPositionFormat means that the position of a row has a format that this version does not know. Without its whole meaning no change may be made.
+var errPositionFormat = errors.New("the row's position was written by a later version, or is damaged: update this node")
+
+// decodePosition decodes a position; an empty one is that of a row without changes. The error is errPositionFormat.
+func decodePosition(b []byte) (p rowPosition, err error) {
+	switch len(b) {
+	case 0:
+	case 24:
 		p.copy, p.parts = binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
+		fallthrough
+	case 8:
+		p.seq = binary.BigEndian.Uint64(b)
+	default:
+		return p, fmt.Errorf("%w: it has %d bytes", errPositionFormat, len(b))
 	}
-	return p
+	return p, nil
 }
 
 // follow returns what a change does to a row with the position, and the row's position after it.
@@ -120,8 +128,12 @@ func (as For) Follow(ctx context.Context, f *api.FollowRequest) (made api.Follow
 		if err := r.newest(ctx, t, c.Row, &rule, &last); err != nil {
 			return nil, err
 		}
+		before, err := decodePosition(last.Value)
+		if err != nil {
+			return nil, err
+		}
 		var next rowPosition
-		if made, next = decodePosition(last.Value).follow(c, f.Part); made == api.FollowedNow {
+		if made, next = before.follow(c, f.Part); made == api.FollowedNow {
 			at := max(t.stampFloor(), last.Timestamp) // the policy of the family keeps it by its age from now on
 			rm.Mutations = append(mutations, table.Set(table.PositionFamily, []byte(positionQualifier), at, next.encode()))
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/client/api"
@@ -122,9 +124,52 @@ func TestPartsOfRows(t *testing.T) {
 		if x.made != api.FollowedNow {
 			x.after = x.have
 		}
-		made, after := decodePosition(x.have.encode()).follow(&api.Change{Seq: x.seq, Mutations: x.mutations}, x.part)
+		have, err := decodePosition(x.have.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, after := have.follow(&api.Change{Seq: x.seq, Mutations: x.mutations}, x.part)
 		if made != x.made || after != x.after {
 			t.Errorf("%s: %d, %+v; want %d, %+v", x.name, made, after, x.made, x.after)
 		}
+	}
+}
+
+// TestPositionOfLaterVersion (RE1 of package replication): a row whose position has an unknown format gets no changes, and an error that names the remedy. Other rows do.
+func TestPositionOfLaterVersion(t *testing.T) {
+	e := newEnv(t, Config{}, "f")
+	follower, err := e.schema.Follow("east")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.SetSchema(follower); err != nil {
+		t.Fatal(err)
+	}
+	follow := func(row string, seq uint64) (api.Followed, error) {
+		return e.For(nil).Follow(t.Context(), &api.FollowRequest{Table: testTable, Replication: "east",
+			Change: api.Change{Row: []byte(row), Seq: seq, Mutations: []table.Mutation{table.Set("f", []byte("q"), 1, []byte("v"))}}})
+	}
+	for n := range 40 {
+		if n == 0 || n == 8 || n == 24 {
+			continue
+		}
+		row := fmt.Sprintf("row%02d", n)
+		as := e.For(nil)
+		as.follows = "east"
+		if _, err := as.modify(t.Context(), testTable, []byte(row), nil, func(*reader, *Tablet) (*table.RowMutation, error) {
+			value := append([]byte{0, 0, 0, 0, 0, 0, 0, 1}, make([]byte, 32)...)[:n]
+			return &table.RowMutation{Row: []byte(row), Mutations: []table.Mutation{table.Set(table.PositionFamily, []byte(positionQualifier), e.clock.micros.Load(), value)}}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if made, err := follow(row, 1000); !errors.Is(err, errPositionFormat) || made == api.FollowedNow || !strings.Contains(err.Error(), "update this node") {
+			t.Errorf("a position of %d bytes: %v, %v", n, made, err)
+		}
+		if got := e.read(row, nil); len(got) > 0 {
+			t.Errorf("a position of %d bytes: cells %q", n, got)
+		}
+	}
+	if made, err := follow("other", 1000); err != nil || made != api.FollowedNow {
+		t.Errorf("another row: %v, %v", made, err)
 	}
 }

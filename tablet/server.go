@@ -221,7 +221,7 @@ func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
 	t.writer.now = func() int64 { return t.schema.Load().table.Granularity.Stamp(s.cfg.Now().UnixMicro(), 0) }
 	t.minor.tablet, t.merge.tablet = t, t
 	t.meta.set(m)
-	t.views.applied.Store(max(m.Redo, m.Cleared.Last()))
+	t.views.applied.Store(m.lastSeq())
 	t.writer.stamped.Store(m.Stamped)
 	return t
 }

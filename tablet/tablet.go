@@ -289,10 +289,6 @@ func (c *clearing) run(ctx context.Context) error {
 		return err
 	}
 	defer t.fence.lift()
-	// Each memtable then lies below the tombstone or above it, and so does each file.
-	if err := s.commitLog.commits.Between(t.writer.freeze); err != nil {
-		return closedError(err)
-	}
 	t.meta.mu.Lock()
 	defer t.meta.mu.Unlock()
 	if t.meta.isClosed() {
@@ -342,7 +338,7 @@ func (c *clearing) record() {
 	case sc.ChangeRetention > 0:
 		c.next.Changes = t.meta.current.knownChanges().Clear(changes.Clear{Range: c.rows, Time: at})
 	case c.next.Changes != nil:
-		c.next.Changes = c.next.Changes.Forget(c.rows.Seq, at)
+		c.next.Changes = t.meta.current.Changes.Forget(c.rows.Seq, at)
 	}
 }
 
@@ -357,13 +353,14 @@ func (c *clearing) save() error {
 	if c.stopped {
 		c.removed = c.removable(v)
 	}
-	c.rows.Seq = t.views.applied.Load()
+	written := t.views.applied.Load()
+	c.rows.Seq = t.server.commitLog.commits.Reserve() // writes are fenced: those before it have lower numbers, and those after it higher ones
 	old := t.meta.current
 	c.next = cloneMeta(old)
 	for _, g := range old.Groups {
 		c.next.replaceFiles(g.Name, c.removed, nil)
 	}
-	c.next.Cleared = old.Cleared.Add(c.rows)
+	c.next.Cleared = old.Cleared.Raise(written, c.rows.Seq).Add(c.rows) // so that neighbours without writes between become one range
 	if n := len(c.next.Cleared); n > len(old.Cleared) && (n > clearsMax || c.next.Cleared.Bytes() > clearBytesMax) {
 		t.server.merges.queue.Add(t)
 		return &api.OverloadedError{
@@ -390,11 +387,22 @@ func (c *clearing) save() error {
 	for _, f := range c.removed {
 		f.deleteLater()
 	}
-	t.views.install(func(v *view) {
+	if err := t.server.commitLog.commits.Between(c.install); err != nil {
+		c.install() // the applier has ended
+	}
+	return nil
+}
+
+// install installs the view after the change. It runs on the applier, while writes are fenced: each memtable, and so each file, then lies below the
+// tombstone or above it, and no view without the tombstone gets entries above it.
+func (c *clearing) install() {
+	t := c.tablet
+	t.writer.renew(func(v *view) {
 		v.cleared = c.next.Cleared
 		for i := range v.groups {
 			v.groups[i].files = slices.DeleteFunc(v.groups[i].files, func(f *file) bool { return containsFile(c.removed, f) })
 		}
+		v.setChanges(c.next)
 	})
-	return nil
+	t.views.changed.Wake()
 }

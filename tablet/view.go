@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/tablet/budget"
 	"github.com/steledb/stele/tablet/changes"
+	"github.com/steledb/stele/tablet/logbody"
 	"github.com/steledb/stele/tablet/memtable"
 	"github.com/steledb/stele/tablet/tombstone"
 )
@@ -33,6 +34,15 @@ type mem struct {
 	sums     *familySums
 	changes  *changes.Buffer
 	released atomic.Bool
+}
+
+// Bytes returns the memory of the entries and of the records for the change stream.
+func (m *mem) Bytes() int64 { return m.Table.Bytes() + m.changes.Bytes() }
+
+// holdsRecord reports whether a record's row is in the memtable's bounds.
+func (m *mem) holdsRecord(r *changes.Record) bool {
+	row, err := logbody.Row(r.Body)
+	return err == nil && inRange(m.start, m.end, row)
 }
 
 // held counts the memory of a memtable that one tablet has, or two after a split.
@@ -189,6 +199,34 @@ func (v *view) eachMem(f func(m *mem)) {
 	for _, m := range v.frozen {
 		f(m)
 	}
+}
+
+// changeGap returns the last entry of the memtables without a record, and a time at or after it.
+func (v *view) changeGap() (seq uint64, time int64) {
+	v.eachMem(func(m *mem) {
+		if gap, at := m.changes.Gap(); gap > seq {
+			seq, time = gap, at
+		}
+	})
+	return seq, time
+}
+
+// lastChange returns a sequence number up to visible. All later changes of the tablet's rows have a larger one, also on the next server:
+// it continues above the redo point, the last clear and the records of the commit log.
+func (v *view) lastChange(visible uint64) uint64 {
+	last := v.meta.lastSeq()
+	v.eachMem(func(m *mem) {
+		records := m.changes.From(0)
+		for i := len(records) - 1; i >= 0; i-- {
+			r := &records[i]
+			if r.First > visible || len(m.start)+len(m.end) > 0 && !m.holdsRecord(r) {
+				continue
+			}
+			last = max(last, r.First)
+			break
+		}
+	})
+	return last
 }
 
 // clone returns a copy of the view, to be changed and installed.

@@ -384,16 +384,34 @@ func (w *memWriter) tryFreeze() bool {
 	if w.mem.Len() == 0 {
 		return false
 	}
-	frozen, fresh := w.mem, newMem(w.memory)
-	_, gap := frozen.changes.Gap()
-	frozen.stamped = max(w.stamped.Load(), gap) // timestamps of clients do not show when they were written
+	w.renew(func(*view) {})
+	return true
+}
+
+// renew replaces the active memtable, even an empty one, and makes another change of the view in the same step: views before it never get
+// entries of after it. It runs on the applier.
+func (w *memWriter) renew(change func(v *view)) {
+	if w.unloaded {
+		return
+	}
+	old, fresh := w.mem, newMem(w.memory)
+	frozen := old.Len() > 0
+	if frozen {
+		_, gap := old.changes.Gap()
+		old.stamped = max(w.stamped.Load(), gap) // timestamps of clients do not show when they were written
+	}
 	w.mem = fresh
 	w.views.install(func(v *view) {
-		v.frozen = append(v.frozen, frozen)
-		v.active = fresh
+		if v.active = fresh; frozen {
+			v.frozen = append(v.frozen, old)
+		}
+		change(v)
 	})
+	if !frozen {
+		old.disown()
+		return
+	}
 	w.onFrozen()
-	return true
 }
 
 // stamped reports whether any cell of rm gets the server's time.

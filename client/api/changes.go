@@ -21,7 +21,7 @@ const (
 
 // ReadChangesRequest holds the parameters of read_changes:
 //
-//	[table, options?]    options: start, end, next, since, bytes, change_bytes, wait_ms
+//	[table, options?]    options: start, end, next, since, bytes, change_bytes, wait_ms, clears
 type ReadChangesRequest struct {
 	TableOptions
 	Table string
@@ -37,6 +37,8 @@ type ReadChangesRequest struct {
 	ChangeBytes int64
 	// Wait is how long the call waits for a change.
 	Wait time.Duration
+	// Clears adds the deletions of ranges of rows.
+	Clears bool
 }
 
 // Append encodes the parameters.
@@ -51,9 +53,16 @@ func (r *ReadChangesRequest) Append(e *wire.Encoder) {
 			n++
 		}
 	}
+	if r.Clears {
+		n++
+	}
 	e.Array(1 + min(n, 1))
 	e.Str(r.Table)
 	r.TableOptions.append(e, n)
+	if r.Clears {
+		e.Str("clears")
+		e.Bool(true)
+	}
 	appendBytes(e, "start", r.Start)
 	appendBytes(e, "end", r.End)
 	for _, x := range numbers {
@@ -92,13 +101,15 @@ func (r *ReadChangesRequest) option(key []byte, d *wire.Decoder) bool {
 		r.ChangeBytes = int64(countOption(d, "change_bytes"))
 	case "wait_ms":
 		r.Wait = millisOption(d, "wait_ms", ChangesWaitMax)
+	case "clears":
+		r.Clears = d.Bool()
 	default:
 		return r.TableOptions.option(key, d)
 	}
 	return true
 }
 
-// Change is one row mutation of a change stream.
+// Change is one row mutation of a change stream, or a clear.
 type Change struct {
 	Row []byte
 	// Seq increases with each change of the row.
@@ -108,11 +119,15 @@ type Change struct {
 	Mutations []table.Mutation
 	// FamilyIDs are the ids of the families of Mutations, 0 for the deletion of a row. Nodes of earlier versions return none.
 	FamilyIDs []uint32
+	// Cleared is the range of a clear, which deletes all of its rows and has neither row nor mutations; otherwise nil.
+	Cleared *table.RowRange
 }
 
 // ChangesResult is the result of read_changes:
 //
 //	[end, next, watermark, [[row, seq, time, [mutation…], [family id…]]…], families]
+//
+// A clear is [nil, seq, time, [], [], start, end].
 type ChangesResult struct {
 	// End is the last row that the result is about, which is below that of the request if another tablet has the rest; empty means
 	// no bound. The rest is to be read from the position of the request.
@@ -150,12 +165,21 @@ func (r *ChangesResult) Append(e *wire.Encoder, n int, change func(i int, c *Cha
 }
 
 func (c *Change) append(e *wire.Encoder) {
-	e.Array(5)
-	e.Bin(c.Row)
+	if c.Cleared != nil {
+		e.Array(7)
+		e.Nil()
+	} else {
+		e.Array(5)
+		e.Bin(c.Row)
+	}
 	e.Uint(c.Seq)
 	e.Int(c.Time)
 	table.AppendMutations(e, c.Mutations)
 	appendFamilyIDs(e, c.FamilyIDs)
+	if c.Cleared != nil {
+		e.Bin(c.Cleared.Start)
+		e.Bin(c.Cleared.End)
+	}
 }
 
 func appendFamilyIDs(e *wire.Encoder, ids []uint32) {
@@ -194,33 +218,47 @@ func (r *ChangesResult) Decode(d *wire.Decoder) error {
 			break
 		}
 		fields := d.Array()
-		c := Change{Row: d.Bytes(), Seq: d.Uint(), Time: d.Int()}
+		c := Change{Row: optionalBytes(d), Seq: d.Uint(), Time: d.Int()}
 		ahead := *d
 		mutations := ahead.Array()
-		if d.Err() == nil && ahead.Err() == nil && mutations == 0 {
-			return malformed("a change without mutations")
+		if d.Err() == nil && ahead.Err() == nil && (mutations == 0) != (fields == clearValues) {
+			return malformed("a change of %d values without mutations, or a clear with them", fields)
 		}
 		if memory += changeMemory + mutationMemory*int64(mutations); r.MemoryMax > 0 && memory > r.MemoryMax {
 			return malformed("changes with more than %d bytes of memory", r.MemoryMax)
 		}
-		var err error
-		if c.Mutations, err = table.DecodeMutations(d, nil, in, nil); err != nil {
+		if err := c.decodeRest(d, fields, in); err != nil {
 			return err
 		}
-		if fields > 4 {
-			if c.FamilyIDs, err = decodeFamilyIDs(d, len(c.Mutations)); err != nil {
-				return err
-			}
-		}
 		r.Changes = append(r.Changes, c)
-		for range fields - 5 {
-			d.Skip()
-		}
 	}
 	if n > 4 {
 		r.Families = d.Uint()
 	}
 	for range n - 5 {
+		d.Skip()
+	}
+	return d.Err()
+}
+
+// clearValues is the number of values of a clear.
+const clearValues = 7
+
+// decodeRest decodes what follows the time of a change.
+func (c *Change) decodeRest(d *wire.Decoder, fields int, in *table.Interner) (err error) {
+	if c.Mutations, err = table.DecodeMutations(d, nil, in, nil); err != nil {
+		return err
+	}
+	if fields > 4 {
+		if c.FamilyIDs, err = decodeFamilyIDs(d, len(c.Mutations)); err != nil {
+			return err
+		}
+	}
+	if fields == clearValues {
+		c.Cleared = &table.RowRange{Start: d.Bytes(), End: d.Bytes()}
+		return d.Err()
+	}
+	for range fields - 5 {
 		d.Skip()
 	}
 	return d.Err()

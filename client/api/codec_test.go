@@ -209,6 +209,7 @@ func goldenRequests() []struct {
 		{"read_changes", &ReadChangesRequest{Table: "t", Next: 100, Wait: time.Second}, "92 a174 82 a46e65787464 a7776169745f6d73cd03e8"},
 		{"read_changes with all options", &ReadChangesRequest{Table: "t", Start: []byte("m"), End: []byte("n"), Next: 100, Bytes: 9, ChangeBytes: 10, Wait: time.Second, Since: 7, TableOptions: TableOptions{TableID: 17}},
 			"92 a174 88 a87461626c655f696411 a57374617274c4016d a3656e64c4016e a46e65787464 a573696e636507 a5627974657309 ac6368616e67655f62797465730a a7776169745f6d73cd03e8"},
+		{"read_changes with clears", &ReadChangesRequest{Table: "t", Clears: true}, "92 a174 81 a6636c65617273c3"},
 		{"update_app_profile", &AppProfileRequest{Profile: AppProfile{ID: "batch", Description: "d", Routing: RoutingSingle, Transactional: true, Priority: PriorityLow, Etag: "e"}},
 			"92 a56261746368 85 ab6465736372697074696f6e a164 a7726f7574696e67 a673696e676c65 a87072696f72697479 a36c6f77 a465746167 a165 ad7472616e73616374696f6e616c c3"},
 		{"create_app_profile to any cluster", &AppProfileRequest{Profile: AppProfile{ID: "b", Routing: RoutingByRow, NamesCluster: true, Priority: PriorityHigh}},

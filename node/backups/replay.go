@@ -162,8 +162,8 @@ func (c *beginning) check(set *changes.Set, start, end []byte) error {
 	if seq, last := set.Floor(from, to); seq > c.redo {
 		return api.NewRestoreTimeError(api.RestoreNotKept, last+1)
 	}
-	if set.Forgotten >= c.redo && set.ForgottenTime > c.stamped { // a clear has the number of the write before it, which the backup may have
-		return api.NewRestoreTimeError(api.RestoreNotKept, set.ForgottenTime+1)
+	if seq, last := set.ClearFloor(from, to); seq >= c.redo && last > c.stamped { // in earlier versions, a clear has the number of the write before it, which the backup may have
+		return api.NewRestoreTimeError(api.RestoreNotKept, last+1)
 	}
 	return nil
 }

@@ -8,14 +8,16 @@ import (
 	"github.com/steledb/stele/tablet/changes"
 )
 
-// TestBeginningIsKept: a restore to a time is refused if changes or clears of rows in common that came after the backup are not kept. A clear has the
-// sequence number of the write before it: one with that of the redo point may have come after the backup.
+// TestBeginningIsKept: a restore to a time is refused if changes or clears of rows in common that came after the backup are not kept. In earlier versions a
+// clear has the sequence number of the write before it: one with that of the redo point may have come after the backup.
 func TestBeginningIsKept(t *testing.T) {
 	b := beginning{start: []byte("d"), end: []byte("m"), redo: 7}
 	with := func(floor, forgotten uint64) *changes.Set {
 		s := changes.New(floor, 100)
-		s.Forgotten, s.ForgottenTime = forgotten, 200
-		return s
+		if forgotten == 0 {
+			return s
+		}
+		return s.Forget(forgotten, 200)
 	}
 	for _, x := range []struct {
 		name       string

@@ -88,14 +88,14 @@ func (q *changesRead) answer(ctx context.Context, e *wire.Encoder, memory *resul
 // of returns the request to the tablet server for so many bytes.
 func (q *changesRead) of(bytes int64, wait time.Duration) tablet.ChangesRequest {
 	r := q.request
-	return tablet.ChangesRequest{Start: r.Start, End: r.End, Next: r.Next, Since: r.Since, Bytes: bytes, ChangeBytes: r.ChangeBytes, Wait: wait}
+	return tablet.ChangesRequest{Start: r.Start, End: r.End, Next: r.Next, Since: r.Since, Bytes: bytes, ChangeBytes: r.ChangeBytes, Wait: wait, Clears: r.Clears}
 }
 
 func encodeChanges(e *wire.Encoder, p *tablet.ChangesPage) {
 	r := api.ChangesResult{End: p.End, Next: p.Next, Watermark: p.Watermark, Families: p.Families}
 	r.Append(e, len(p.Changes), func(i int, to *api.Change) {
 		c := &p.Changes[i]
-		*to = api.Change{Row: c.Row, Seq: c.Seq, Time: c.Time, Mutations: c.Mutations, FamilyIDs: c.FamilyIDs}
+		*to = api.Change{Row: c.Row, Seq: c.Seq, Time: c.Time, Mutations: c.Mutations, FamilyIDs: c.FamilyIDs, Cleared: c.Cleared}
 	})
 }
 

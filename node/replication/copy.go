@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,7 +28,7 @@ const (
 // copy copies the rows of the source, from the last one that was copied. A row is copied with a position: its state has all changes before it, and none after.
 func (f *follower) copy(ctx context.Context) error {
 	if f.st.token == "" {
-		stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{})
+		stream, err := f.from.Table(f.table).Changes(client.ChangesFrom{Clears: true})
 		if err == nil {
 			stream.Bound(pageBytes)
 			err = stream.Drain(ctx, func([]client.Change) error { return nil })
@@ -35,7 +36,7 @@ func (f *follower) copy(ctx context.Context) error {
 		if err != nil {
 			return f.ofRequest("read the position of changes", err)
 		}
-		f.st.token, f.st.saved, f.st.row = stream.Token(), time.Now(), nil
+		f.st.token, f.st.saved, f.st.row, f.st.clears = stream.Token(), time.Now(), nil, true
 		if err := f.save(ctx); err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	if last = at.End; !whole {
 		last = rows[len(rows)-1].Key
 	}
-	changed, err := f.changed(ctx, after, last, at)
+	changed, cleared, err := f.changed(ctx, after, last, at)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +90,11 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	}
 	for i := range rows {
 		state[string(rows[i].Key)] = rows[i].Cells
+	}
+	for row := range state {
+		if slices.ContainsFunc(cleared, func(c table.RowRange) bool { return c.Has([]byte(row)) }) { // before it was read, or after
+			changed[row] = true
+		}
 	}
 	for row := range changed {
 		state[row] = nil
@@ -145,22 +151,26 @@ func (f *follower) positionAfter(ctx context.Context, row []byte) (client.Change
 // errMoved means that what was read is not of one position, since it changed meanwhile. It is read again.
 var errMoved = errors.New("the source changed while it was read")
 
-// changed returns the rows in a range that have changes since a position. The error is errMoved if a family was added or dropped since then.
-func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (map[string]bool, error) {
-	rows := map[string]bool{}
+// changed returns the rows in a range that have changes since a position, and the ranges that were cleared. The error is errMoved if a family was added or dropped since then.
+func (f *follower) changed(ctx context.Context, start, end []byte, at client.ChangePosition) (rows map[string]bool, cleared []table.RowRange, err error) {
+	rows = map[string]bool{}
 	families, err := f.drain(ctx, client.ChangesFrom{Start: start, End: end, Next: at.Next}, nil, func(got []client.Change) error {
 		for i := range got {
-			rows[string(got[i].Row)] = true
+			if c := got[i].Cleared; c != nil {
+				cleared = append(cleared, table.RowRange{Start: bytes.Clone(c.Start), End: bytes.Clone(c.End)})
+			} else {
+				rows[string(got[i].Row)] = true
+			}
 		}
-		if len(rows) > changedRowsMax {
-			return f.bad("more than %d rows changed while one batch was read", changedRowsMax)
+		if len(rows) > changedRowsMax || len(cleared) > clearsMax {
+			return f.bad("more than %d rows changed, or %d ranges were cleared, while one batch was read", changedRowsMax, clearsMax)
 		}
 		return nil
 	})
 	if err == nil && families != at.Families {
 		err = errMoved
 	}
-	return rows, err
+	return rows, cleared, err
 }
 
 // readRows reads rows of the source in start < row <= end, an empty one meaning no bound. whole is false if there are more. The error is client.ErrRowTooLarge if
@@ -213,7 +223,16 @@ func scanOf(start, end []byte) (o []client.ScanOption) {
 
 // eachKey calls each for the keys of a table's rows in start < row <= end, until it returns false.
 func eachKey(ctx context.Context, t *client.Table, start, end []byte, each func(key []byte) bool) error {
-	s := t.Scan(ctx, append(scanOf(start, end), client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}), client.RowBytesMax(copyBytes))...)
+	return eachOf(ctx, t, scanOf(start, end), each)
+}
+
+// eachKeyFrom is eachKey for the rows start <= row < end.
+func eachKeyFrom(ctx context.Context, t *client.Table, start, end []byte, each func(key []byte) bool) error {
+	return eachOf(ctx, t, []client.ScanOption{client.Start(string(start)), client.End(string(end))}, each)
+}
+
+func eachOf(ctx context.Context, t *client.Table, rows []client.ScanOption, each func(key []byte) bool) error {
+	s := t.Scan(ctx, append(rows, client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}}), client.RowBytesMax(copyBytes))...)
 	defer s.Close()
 	for s.Next() {
 		if !each(s.Row().Key) {

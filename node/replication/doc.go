@@ -35,7 +35,7 @@
 // # Invariants
 //
 //	RE1. A change of the source is made once in the follower, also those of aggregates. A row's position is n only if all of its changes up to n are made, or that of an incomplete copy.
-//	RE2. Once the source is quiet, follower and source have equal cells, but for rows of clear_rows of the source.
+//	RE2. Once the source is quiet, follower and source have equal cells.
 //	RE3. A table that follows accepts only changes of its replication, and a promoted one none of them.
 //	RE4. The saved token is at or below the positions of all rows that are copied.
 //	RE5. Memory is bounded, whatever a source answers: for each replication four pages of changes or batches of 4 MiB of rows, and for each of its tables what it waits

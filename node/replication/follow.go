@@ -1,16 +1,19 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/tables"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -69,7 +72,10 @@ func (f *follower) load(ctx context.Context) error {
 		return err
 	}
 	f.gen = file.Generation
-	if time.Since(f.st.saved) > staleAfter {
+	if f.st.token != "" && !f.st.clears {
+		f.Log.Warn("clears of the source may be missing, since an earlier version has followed it: its rows are copied again", "replication", f.run.name, "table", f.table)
+	}
+	if !f.st.clears || time.Since(f.st.saved) > staleAfter {
 		f.st = &state{source: f.st.source}
 	}
 	return nil
@@ -116,8 +122,53 @@ func (f *follower) changesFrom(ctx context.Context) error {
 
 var seed = maphash.MakeSeed()
 
-// makeAll makes changes: those of a row in their order, and others at the same time. When it returns nil, all are made.
+// makeAll makes changes: those of a row in their order, and others at the same time. A clear is made between all changes before it and all after it. When makeAll
+// returns nil, all are made.
 func (f *follower) makeAll(ctx context.Context, got []client.Change) error {
+	for len(got) > 0 {
+		n := slices.IndexFunc(got, func(x client.Change) bool { return x.Cleared != nil })
+		if n < 0 {
+			return f.makeRows(ctx, got)
+		}
+		if err := f.makeRows(ctx, got[:n]); err != nil {
+			return err
+		}
+		if err := f.makeClear(ctx, &got[n]); err != nil {
+			return err
+		}
+		got = got[n+1:]
+	}
+	return nil
+}
+
+// makeClear deletes the rows of a clear that have no later change. All changes of them before it are made: so the rows without cells that are visible have none to
+// delete, and need no position of the clear.
+func (f *follower) makeClear(ctx context.Context, x *client.Change) error {
+	moment.Pass("before a clear of the source is made", "")
+	if err := f.throttle(ctx, changeBytes(x)); err != nil {
+		return err
+	}
+	group, inGroup := errgroup.WithContext(ctx)
+	group.SetLimit(lanes)
+	err := eachKeyFrom(inGroup, f.to, x.Cleared.Start, x.Cleared.End, func(row []byte) bool {
+		row = bytes.Clone(row)
+		group.Go(func() error {
+			c := &client.Change{Row: row, Seq: x.Seq, Time: x.Time, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
+			if err := f.throttle(inGroup, changeBytes(c)); err != nil {
+				return err
+			}
+			return f.makeOne(inGroup, c)
+		})
+		return inGroup.Err() == nil
+	})
+	if failed := group.Wait(); failed != nil { // the cause of err, if there is one
+		return failed
+	}
+	return err
+}
+
+// makeRows is makeAll for changes without clears.
+func (f *follower) makeRows(ctx context.Context, got []client.Change) error {
 	var of [lanes][]*client.Change
 	bytes := 0
 	for i := range got {
@@ -148,14 +199,18 @@ func (f *follower) makeAll(ctx context.Context, got []client.Change) error {
 
 func changeBytes(x *client.Change) int {
 	n := len(x.Row)
+	if x.Cleared != nil {
+		n = len(x.Cleared.Start) + len(x.Cleared.End)
+	}
 	for i := range x.Mutations {
 		n += len(x.Mutations[i].Family) + len(x.Mutations[i].Qualifier) + len(x.Mutations[i].Value) + 16
 	}
 	return n
 }
 
-// throttle waits for the rate of the replication.
+// throttle counts bytes, and waits for the rate of the replication.
 func (f *follower) throttle(ctx context.Context, bytes int) error {
+	f.bytes.Add(int64(bytes))
 	for limit := f.run.limit; limit != nil && bytes > 0; {
 		n := min(bytes, limit.Burst())
 		if err := limit.WaitN(ctx, n); err != nil {

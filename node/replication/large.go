@@ -166,7 +166,11 @@ func (c *rowCopy) catchUp(ctx context.Context, at *rowState, large *client.Clien
 	}
 	_, err := c.drain(ctx, client.ChangesFrom{Start: start, End: c.row, Next: c.next}, large, func(got []client.Change) error {
 		for i := range got {
-			if x := &got[i]; bytes.Equal(x.Row, c.row) && x.Seq < next {
+			x := &got[i]
+			if x.Cleared != nil && x.Cleared.Has(c.row) {
+				x = &client.Change{Row: c.row, Seq: x.Seq, Time: x.Time, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
+			}
+			if bytes.Equal(x.Row, c.row) && x.Seq < next {
 				if err := c.make(ctx, c.clip(x)); err != nil {
 					return err
 				}

@@ -19,7 +19,7 @@ type pages struct {
 
 // begin begins at a token.
 func (p *pages) begin(token string) (err error) {
-	p.stream, err = p.from.Table(p.table).Changes(client.ChangesFrom{Token: token})
+	p.stream, err = p.from.Table(p.table).Changes(client.ChangesFrom{Token: token, Clears: true})
 	return p.ofRequest("read changes", err)
 }
 
@@ -68,7 +68,7 @@ func (p *pages) large(ctx context.Context) (n int, err error) {
 	var got []client.Change
 	var stream *client.Changes
 	err = p.withLarge(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		if stream, err = c.Table(p.table).Changes(client.ChangesFrom{Token: p.stream.Token()}); err == nil {
+		if stream, err = c.Table(p.table).Changes(client.ChangesFrom{Token: p.stream.Token(), Clears: true}); err == nil {
 			got, err = stream.Poll(ctx)
 		}
 		return err

@@ -76,7 +76,7 @@ func decodeRecord(b []byte) (*record, error) {
 
 // state is the progress of a table:
 //
-//	[1, copied, row, token, source, time]
+//	[1, copied, row, token, source, time, clears]
 //
 // All changes before the token are made. While rows are copied it is the position before the first of them, and row is the last one.
 type state struct {
@@ -85,6 +85,7 @@ type state struct {
 	token  string    // empty: nothing has begun
 	source uint64    // id of the source's table
 	saved  time.Time // when the token was taken
+	clears bool      // all clears since the copy began were made, too; earlier versions left them out
 }
 
 const (
@@ -95,13 +96,14 @@ const (
 func (s *state) encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(stateValues)
+	e.Array(stateValues + 1)
 	e.Int(stateVersion)
 	e.Bool(s.copied)
 	e.Bin(s.row)
 	e.Str(s.token)
 	e.Uint(s.source)
 	e.Int(s.saved.UnixMicro())
+	e.Bool(s.clears)
 	return append([]byte(nil), e.Bytes()...)
 }
 
@@ -111,7 +113,10 @@ func decodeState(b []byte) (*state, error) {
 		return nil, err
 	}
 	s := &state{copied: d.Bool(), row: append([]byte(nil), d.Bytes()...), token: d.Str(), source: d.Uint(), saved: time.UnixMicro(d.Int())}
-	for range more {
+	if more > 0 {
+		s.clears = d.Bool()
+	}
+	for range more - 1 {
 		d.Skip()
 	}
 	return s, d.Err()

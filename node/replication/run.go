@@ -208,6 +208,10 @@ func (s *Service) Collect(m metric.Sender) {
 			m.Gauge("replication_lag_seconds", "Age of the time up to which a table that follows another cluster's has all changes; on the master's node.",
 				float64(t.LagMS)/1000, "replication", f.run.name, "table", f.table)
 		}
+		m.Counter("replication_bytes_total", "Bytes of changes and copied rows of a table that follows another cluster's, before they are made; on the master's node since it took over.",
+			float64(f.bytes.Load()), "replication", f.run.name, "table", f.table)
+		m.Counter("replication_changes_total", "Changes made in a table that follows another cluster's, and rows copied; on the master's node since it took over.",
+			float64(t.Changes+t.Rows), "replication", f.run.name, "table", f.table)
 	}
 }
 
@@ -238,6 +242,7 @@ type follower struct {
 	following     atomic.Bool
 	watermark     atomic.Int64 // µs
 	changes, rows atomic.Int64
+	bytes         atomic.Int64 // of changes, and of rows that are copied
 	failure       atomic.Pointer[string]
 }
 

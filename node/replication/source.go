@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/steledb/stele/client"
@@ -32,6 +33,8 @@ const (
 	movesMax = 1000
 	// changedRowsMax bounds the rows that change while one batch of rows is read, and drainPagesMax the pages of their changes, or of those of a large row.
 	changedRowsMax, drainPagesMax = 100_000, 10_000
+	// clearsMax bounds the ranges that are cleared meanwhile: tablets keep fewer.
+	clearsMax = 1_000
 )
 
 // SourceError means that a source rejected or could not answer a request, or that its answer is one that no cluster of Stele gives.
@@ -63,6 +66,9 @@ func (e *SourceError) invalid() bool {
 func (f *follower) ofRequest(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, rpc.CodeBadRequest) && strings.Contains(err.Error(), `unknown option "clears"`) {
+		err = fmt.Errorf("a node of the source is of an earlier version, whose change stream lacks deletions of row ranges: update the source before this cluster: %w", err)
 	}
 	return &SourceError{Table: f.table, What: what, Err: err}
 }
@@ -124,6 +130,7 @@ func (f *follower) drain(ctx context.Context, from client.ChangesFrom, large *cl
 		}
 		return failed
 	}
+	from.Clears = true
 	stream, err := f.from.Table(f.table).Changes(from)
 	if err == nil {
 		stream.Bound(pageBytes)
@@ -144,7 +151,7 @@ func (f *follower) drain(ctx context.Context, from client.ChangesFrom, large *cl
 // drainLarge is drain from a token on, for changes of any size.
 func (f *follower) drainLarge(ctx context.Context, token string, large *client.Client, each func([]client.Change) error) (families uint64, err error) {
 	drain := func(ctx context.Context, c *client.Client) error {
-		stream, err := c.Table(f.table).Changes(client.ChangesFrom{Token: token})
+		stream, err := c.Table(f.table).Changes(client.ChangesFrom{Token: token, Clears: true})
 		if err == nil {
 			err = stream.Drain(ctx, each)
 		}
@@ -166,6 +173,12 @@ func (f *follower) drainLarge(ctx context.Context, token string, large *client.C
 func (f *follower) checkChanges(got []client.Change) error {
 	for i := range got {
 		x := &got[i]
+		if x.Cleared != nil { // its rows are in those of the request
+			if n := int64(max(len(x.Cleared.Start), len(x.Cleared.End))); n > f.Limits.RowKeyBytes+1 {
+				return f.bad("a clear up to a row of %d bytes", n)
+			}
+			continue
+		}
 		if err := f.Limits.CheckRowKey(x.Row); err != nil {
 			return f.bad("a change of row %.64q: %v", x.Row, err)
 		}

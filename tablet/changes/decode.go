@@ -8,13 +8,15 @@ import (
 	"github.com/steledb/stele/tablet/logbody"
 )
 
-// Change is one row mutation of a change stream.
+// Change is one row mutation of a change stream, or a clear.
 type Change struct {
 	Row       []byte
 	Seq       uint64 // increases with each change of the row
 	Time      int64  // of the commit, in µs
 	Mutations []table.Mutation
 	FamilyIDs []uint32 // of the families of Mutations; 0 for the deletion of a row
+	// Cleared is the range of a clear, which has no row and no mutations; otherwise nil.
+	Cleared *table.RowRange
 }
 
 // overhead is what a change, and each mutation, takes besides its bytes.
@@ -23,6 +25,9 @@ const overhead = 64
 // Bytes estimates the memory of the change.
 func (c *Change) Bytes() int64 {
 	n := overhead + len(c.Row)
+	if c.Cleared != nil {
+		n += len(c.Cleared.Start) + len(c.Cleared.End)
+	}
 	for i := range c.Mutations {
 		m := &c.Mutations[i]
 		n += overhead + len(m.Family) + len(m.Qualifier) + len(m.Value)

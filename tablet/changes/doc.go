@@ -6,7 +6,7 @@
 //   - A File is an SSTable of records, beside the SSTables of entries.
 //   - A Floor is the sequence number up to which changes of a range of rows may be missing.
 //   - A Set is the part of a tablet's metadata that names its files and floors.
-//   - A Clear is a deletion of a range of rows. It is in no file and not in the stream; the set keeps it, to restore a table to a time.
+//   - A Clear is a deletion of a range of rows. It is in no file: the set keeps it, for readers that request clears and to restore a table to a time.
 //   - A Source yields records in order of their sequence numbers. Merge merges sources.
 //
 // There is no second log: what is in no change file is in the commit log, and recovery fills buffers from the same records
@@ -35,4 +35,6 @@
 //	CS5. A record is in a buffer of the tablet or in exactly one file that the metadata names, and only the second if its
 //	     sequence number is at or below the redo point.
 //	CS6. A row that is read after a position has all entries below the position, also those without a record.
+//	CS7. A clear has a sequence number that no mutation of its rows has. A reader that requests clears gets each of them once for each row, between the
+//	     mutations before it and those after it, or an error if its position is at or below the clear floor of its rows.
 package changes

@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/tombstone"
 )
 
@@ -66,17 +67,28 @@ type Floor struct {
 type Set struct {
 	Files  []File  // sorted by MinSeq
 	Floors []Floor // sorted by End; the last has no bound
-	// Clears are the deletions of ranges of rows, which are not in the stream, in order. Those up to the sequence number Forgotten, and with
-	// times up to ForgottenTime, may be missing.
-	Clears        []Clear
-	Forgotten     uint64
-	ForgottenTime int64
+	// Clears are the deletions of ranges of rows, in order of their times. They are in no file.
+	Clears []Clear
+	// ClearFloors are up to where clears may be missing; sorted as Floors are. Nil means nowhere.
+	ClearFloors []Floor
+	// LastClear is the largest sequence number of a clear of these rows, or of a tablet that had them: all later entries and clears have larger ones.
+	LastClear uint64
 }
 
-// Clear is a deletion of a range of rows.
+// Clear is a deletion of a range of rows. Its sequence number is its own: each change is before it or after it.
 type Clear struct {
 	tombstone.Range
 	Time int64 // in µs
+}
+
+// Precedes reports whether the clear comes before a record. Those with one number are of different tablets that were merged, in the order of rows; but
+// clears of earlier versions have the number of the record before them.
+func (c *Clear) Precedes(r *Record) bool {
+	if c.Seq != r.First {
+		return c.Seq < r.First
+	}
+	row := ikey.RowKey(rowPart(r))
+	return len(c.End) > 0 && bytes.Compare(c.End, row) <= 0
 }
 
 // Bounds of the clears of a set. The row of METADATA has them.
@@ -88,7 +100,7 @@ const (
 // Clear returns the set with another deletion, later than all others.
 func (s *Set) Clear(c Clear) *Set {
 	n := *s
-	n.Clears = append(slices.Clone(s.Clears), c)
+	n.Clears, n.LastClear = append(slices.Clone(s.Clears), c), max(s.LastClear, c.Seq)
 	bytes := 0
 	for i := range n.Clears {
 		bytes += len(n.Clears[i].Start) + len(n.Clears[i].End)
@@ -103,7 +115,7 @@ func (s *Set) Clear(c Clear) *Set {
 // forget removes the oldest deletion.
 func (s *Set) forget() {
 	c := s.Clears[0]
-	s.Clears, s.Forgotten, s.ForgottenTime = s.Clears[1:], max(s.Forgotten, c.Seq), max(s.ForgottenTime, c.Time)
+	s.Clears, s.ClearFloors = s.Clears[1:], raise(s.ClearFloors, nil, nil, c.Seq, c.Time)
 }
 
 // Forget returns the set with the remark that clears up to a sequence number, with times up to time, may be missing. Zero is no time.
@@ -112,8 +124,24 @@ func (s *Set) Forget(seq uint64, time int64) *Set {
 		return s
 	}
 	n := *s
-	n.Forgotten, n.ForgottenTime = max(s.Forgotten, seq), max(s.ForgottenTime, time)
+	n.ClearFloors, n.LastClear = raise(s.ClearFloors, nil, nil, seq, time), max(s.LastClear, seq)
 	return &n
+}
+
+// ClearsFrom returns the deletions of the rows start < row <= end with sequence numbers of at least next, in the order of these and of rows.
+func (s *Set) ClearsFrom(start, end []byte, next uint64) []Clear {
+	all := slices.DeleteFunc(s.clearsWithin(start, end), func(c Clear) bool { return c.Seq < next })
+	slices.SortStableFunc(all, func(a, b Clear) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.Start, b.Start)) })
+	return all
+}
+
+// Ended returns what is left of the set of a table without a change stream, whose redo point is redo. It is nil, unless a clear has a larger
+// number: positions of readers may be above that one, and a later stream begins there.
+func (s *Set) Ended(redo uint64, time int64) *Set {
+	if s == nil || s.LastClear <= redo {
+		return nil
+	}
+	return New(s.LastClear, time).Forget(s.LastClear, max(time, 1))
 }
 
 // with returns the set with other files and floors.
@@ -137,9 +165,16 @@ func (s *Set) clearsWithin(start, end []byte) (all []Clear) {
 func New(seq uint64, time int64) *Set { return &Set{Floors: []Floor{{Seq: seq, Time: time}}} }
 
 // Floor returns the largest floor of the rows start < row <= end.
-func (s *Set) Floor(start, end []byte) (seq uint64, time int64) {
-	for i := range s.Floors {
-		f := &s.Floors[i]
+func (s *Set) Floor(start, end []byte) (seq uint64, time int64) { return floorOf(s.Floors, start, end) }
+
+// ClearFloor returns the sequence number up to which clears of the rows start < row <= end may be missing, and the largest time of such a clear in µs.
+func (s *Set) ClearFloor(start, end []byte) (seq uint64, time int64) {
+	return floorOf(s.ClearFloors, start, end)
+}
+
+func floorOf(floors []Floor, start, end []byte) (seq uint64, time int64) {
+	for i := range floors {
+		f := &floors[i]
 		if len(f.End) > 0 && bytes.Compare(f.End, start) <= 0 {
 			continue
 		}
@@ -175,7 +210,15 @@ func coalesce(floors []Floor) (kept []Floor) {
 
 // Raise raises the floors of the rows start < row <= end.
 func (s *Set) Raise(start, end []byte, seq uint64, time int64) *Set {
-	floors := slices.Clone(cut(cut(s.Floors, start), end))
+	return s.with(s.Files, raise(s.Floors, start, end, seq, time))
+}
+
+// raise is Set.Raise of floors. Nil ones are zero.
+func raise(floors []Floor, start, end []byte, seq uint64, time int64) []Floor {
+	if floors == nil {
+		floors = []Floor{{}}
+	}
+	floors = slices.Clone(cut(cut(floors, start), end))
 	for i := range floors {
 		f := &floors[i]
 		if len(f.End) > 0 && bytes.Compare(f.End, start) <= 0 {
@@ -186,7 +229,7 @@ func (s *Set) Raise(start, end []byte, seq uint64, time int64) *Set {
 			break
 		}
 	}
-	return s.with(s.Files, coalesce(floors))
+	return coalesce(floors)
 }
 
 // Replace returns the set without the removed files and with the added ones.
@@ -300,7 +343,10 @@ func (s *Set) Now(files []File) (now []File) {
 // Join returns the set of two tablets that are merged. The lower one has the rows start < row <= at, the upper one those
 // above, up to end.
 func Join(lower, upper *Set, start, at, end []byte) *Set {
-	n := &Set{Forgotten: max(lower.Forgotten, upper.Forgotten), ForgottenTime: max(lower.ForgottenTime, upper.ForgottenTime)}
+	n := &Set{LastClear: max(lower.LastClear, upper.LastClear), Floors: joinFloors(lower.Floors, upper.Floors, at)}
+	if lower.ClearFloors != nil || upper.ClearFloors != nil {
+		n.ClearFloors = joinFloors(lower.ClearFloors, upper.ClearFloors, at)
+	}
 	n.Clears = append(lower.clearsWithin(start, at), upper.clearsWithin(at, end)...)
 	slices.SortStableFunc(n.Clears, func(a, b Clear) int { return cmp.Compare(a.Time, b.Time) })
 	for _, f := range lower.Files {
@@ -314,18 +360,22 @@ func Join(lower, upper *Set, start, at, end []byte) *Set {
 		}
 	}
 	slices.SortStableFunc(n.Files, compareFiles)
-	for _, f := range cut(lower.Floors, at) {
-		if compareEnds(f.End, at) <= 0 {
-			n.Floors = append(n.Floors, f)
-		}
-	}
-	for _, f := range upper.Floors {
-		if compareEnds(f.End, at) > 0 {
-			n.Floors = append(n.Floors, f)
-		}
-	}
-	n.Floors = coalesce(n.Floors)
 	return n
+}
+
+// joinFloors returns floors that are those of lower up to row at, and those of upper above it. Nil ones are zero.
+func joinFloors(lower, upper []Floor, at []byte) (all []Floor) {
+	for _, f := range cut(raise(lower, nil, nil, 0, 0), at) {
+		if compareEnds(f.End, at) <= 0 {
+			all = append(all, f)
+		}
+	}
+	for _, f := range raise(upper, nil, nil, 0, 0) {
+		if compareEnds(f.End, at) > 0 {
+			all = append(all, f)
+		}
+	}
+	return coalesce(all)
 }
 
 // Bytes returns the size of the files on disk. Those that are divided between tablets count as a whole.
@@ -348,13 +398,13 @@ const (
 // Append encodes a set, which is not nil, as one MessagePack value:
 //
 //	[[[handle, min seq, max seq, min time, max time, records, raw bytes, start, end, shared]…], [[end, seq, time]…],
-//	 [[cleared from, cleared before, seq, time]…], forgotten, forgotten time]
+//	 [[cleared from, cleared before, seq, time]…], forgotten, forgotten time, [[end, seq, time]…], last clear]
 //
-// A set without deletions lacks the last three.
+// A set without deletions lacks all but the first two. Sets of earlier versions lack the last two: their clear floor is forgotten, which is the largest one here.
 func (s *Set) Append(e *wire.Encoder) {
 	n := 2
-	if len(s.Clears) > 0 || s.Forgotten > 0 {
-		n = 5
+	if len(s.Clears) > 0 || s.ClearFloors != nil || s.LastClear > 0 {
+		n = 7
 	}
 	e.Array(n)
 	e.Array(len(s.Files))
@@ -372,16 +422,34 @@ func (s *Set) Append(e *wire.Encoder) {
 		e.Bin(f.End)
 		e.Bool(f.Shared)
 	}
-	e.Array(len(s.Floors))
-	for i := range s.Floors {
-		e.Array(3)
-		e.Bin(s.Floors[i].End)
-		e.Uint(s.Floors[i].Seq)
-		e.Int(s.Floors[i].Time)
-	}
+	appendFloors(e, s.Floors)
 	if n > 2 {
 		s.appendClears(e)
 	}
+}
+
+func appendFloors(e *wire.Encoder, floors []Floor) {
+	e.Array(len(floors))
+	for i := range floors {
+		e.Array(3)
+		e.Bin(floors[i].End)
+		e.Uint(floors[i].Seq)
+		e.Int(floors[i].Time)
+	}
+}
+
+func decodeFloors(d *wire.Decoder) (floors []Floor) {
+	for range d.ArrayMax(floorsMax) {
+		if d.Err() != nil {
+			break
+		}
+		fields := d.Array()
+		floors = append(floors, Floor{End: bytes.Clone(d.Bytes()), Seq: d.Uint(), Time: d.Int()})
+		for range fields - 3 {
+			d.Skip()
+		}
+	}
+	return floors
 }
 
 func (s *Set) appendClears(e *wire.Encoder) {
@@ -394,23 +462,32 @@ func (s *Set) appendClears(e *wire.Encoder) {
 		e.Uint(c.Seq)
 		e.Int(c.Time)
 	}
-	e.Uint(s.Forgotten)
-	e.Int(s.ForgottenTime)
+	seq, time := s.ClearFloor(nil, nil)
+	e.Uint(seq)
+	e.Int(time)
+	appendFloors(e, s.ClearFloors)
+	e.Uint(s.LastClear)
 }
 
-func (s *Set) decodeClears(d *wire.Decoder) {
+// decodeClears decodes what appendClears has encoded, or, unless floors, an earlier version.
+func (s *Set) decodeClears(d *wire.Decoder, floors bool) {
 	for range d.ArrayMax(filesMax) {
 		if d.Err() != nil {
 			break
 		}
 		fields := d.Array()
 		c := Clear{Range: tombstone.Range{Start: bytes.Clone(d.Bytes()), End: bytes.Clone(d.Bytes()), Seq: d.Uint()}, Time: d.Int()}
-		s.Clears = append(s.Clears, c)
+		s.Clears, s.LastClear = append(s.Clears, c), max(s.LastClear, c.Seq)
 		for range fields - 4 {
 			d.Skip()
 		}
 	}
-	s.Forgotten, s.ForgottenTime = d.Uint(), d.Int()
+	if seq, time := d.Uint(), d.Int(); seq > 0 {
+		s.ClearFloors, s.LastClear = raise(nil, nil, nil, seq, time), max(s.LastClear, seq)
+	}
+	if floors && d.Err() == nil {
+		s.ClearFloors, s.LastClear = decodeFloors(d), d.Uint()
+	}
 }
 
 // Decode decodes a set. The error is d's.
@@ -428,20 +505,13 @@ func Decode(d *wire.Decoder) *Set {
 			d.Skip()
 		}
 	}
-	for range d.ArrayMax(floorsMax) {
-		if d.Err() != nil {
-			break
-		}
-		fields := d.Array()
-		s.Floors = append(s.Floors, Floor{End: bytes.Clone(d.Bytes()), Seq: d.Uint(), Time: d.Int()})
-		for range fields - 3 {
-			d.Skip()
-		}
-	}
+	s.Floors = decodeFloors(d)
 	read := 2
 	if n >= 5 && d.Err() == nil {
-		s.decodeClears(d)
-		read = 5
+		if read = 5; n >= 7 {
+			read = 7
+		}
+		s.decodeClears(d, read == 7)
 	}
 	for range n - read {
 		d.Skip()

@@ -290,6 +290,14 @@ func (l *Log) Next() uint64 {
 	return l.mu.next
 }
 
+// Reserve returns the next sequence number, which no commit gets.
+func (l *Log) Reserve() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.next++
+	return l.mu.next - 1
+}
+
 // Raise makes the next commit's sequence number at least next.
 func (l *Log) Raise(next uint64) {
 	l.mu.Lock()

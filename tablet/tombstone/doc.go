@@ -4,7 +4,7 @@
 //
 // A tombstone hides the entries of its rows that have sequence numbers up to its own. It is what one row
 // deletion with that number would be in each row, so it needs no place in the order of internal keys. A new tombstone is above all
-// entries of the tablet, and so above all earlier tombstones. Where it overlaps them, it replaces them.
+// entries of the tablet, and so above all earlier tombstones. Where it overlaps them, it replaces them. No entry of the tablet has its number.
 //
 // The package starts no goroutines.
 //

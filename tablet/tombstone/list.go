@@ -97,6 +97,17 @@ func (l List) Add(r Range) List {
 	return all.tidy()
 }
 
+// Raise returns the list with number seq for the ranges whose numbers are above one: there are no entries of the tablet from there up to seq.
+func (l List) Raise(above, seq uint64) List {
+	raised := slices.Clone(l)
+	for i := range raised {
+		if raised[i].Seq > above {
+			raised[i].Seq = seq
+		}
+	}
+	return raised
+}
+
 // tidy sorts a list and joins neighbours with the same number.
 func (l List) tidy() List {
 	slices.SortFunc(l, func(a, b Range) int { return bytes.Compare(a.Start, b.Start) })

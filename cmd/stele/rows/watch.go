@@ -19,12 +19,13 @@ of the row, and the mutations. The table needs a change stream: see stele table 
 Without --since and --from, changes are printed from now on. The command runs until it is
 interrupted, or until --limit changes are printed. --token prints a token after each
 batch of changes, as {"token": …}: --from continues there, without a change twice or
-missing.`
+missing. --clears prints the ranges that stele table clear and truncate delete, too, as
+{"cleared": {"start": …, "end": …}, "time": …, "seq": …}.`
 
 func watchCommand(a *cli.App) *cobra.Command {
 	var since, from string
 	var limit int64
-	var tokens bool
+	var tokens, clears bool
 	cmd := &cobra.Command{
 		Use:   "watch TABLE",
 		Short: "Print the changes of a table as they are made",
@@ -42,7 +43,7 @@ func watchCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				changes, err := c.Table(args[0]).Changes(client.ChangesFrom{Since: begin, Token: from})
+				changes, err := c.Table(args[0]).Changes(client.ChangesFrom{Since: begin, Token: from, Clears: clears})
 				if errors.Is(err, client.ErrBadToken) {
 					return cli.Usagef(`"stele watch --token" prints tokens; or begin at a time with --since`, "--from: %w", err)
 				}
@@ -57,6 +58,7 @@ func watchCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "continue after the changes before this `token`")
 	cmd.Flags().Int64Var(&limit, "limit", 0, "stop after `N` changes (default: never)")
 	cmd.Flags().BoolVar(&tokens, "token", false, "print a token after each batch of changes")
+	cmd.Flags().BoolVar(&clears, "clears", false, "print deletions of row ranges, too")
 	return cmd
 }
 
@@ -89,9 +91,17 @@ func watch(ctx context.Context, a *cli.App, changes *client.Changes, limit int64
 
 // appendChange appends a change as a JSON object. Byte strings have the form of cli.AppendJSONField.
 func appendChange(b []byte, c *client.Change) []byte {
-	b = cli.AppendJSONField(append(b, '{'), "row", c.Row)
+	if x := c.Cleared; x != nil {
+		b = cli.AppendJSONField(append(b, `{"cleared":{`...), "start", x.Start)
+		b = append(cli.AppendJSONField(append(b, ','), "end", x.End), '}')
+	} else {
+		b = cli.AppendJSONField(append(b, '{'), "row", c.Row)
+	}
 	b = strconv.AppendInt(append(b, `,"time":`...), c.Time, 10)
 	b = strconv.AppendUint(append(b, `,"seq":`...), c.Seq, 10)
+	if c.Cleared != nil {
+		return append(b, '}')
+	}
 	b = append(b, `,"mutations":[`...)
 	for i := range c.Mutations {
 		if i > 0 {
