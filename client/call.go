@@ -158,6 +158,7 @@ type decision struct {
 	retryable  bool          // another attempt is allowed and may succeed
 	elsewhere  bool          // another attempt needs no pause while there are other nodes to try
 	relocate   bool          // the tablet must be located again for another attempt
+	renamed    bool          // the cached location is of a table that no longer has the name: another attempt looks up the table first
 	usesBudget bool          // another attempt is work for the node and is taken from the budget
 	pause      time.Duration // minimum pause before another attempt
 	pauseMax   time.Duration // maximum pause before another attempt; 0 means the default
@@ -268,6 +269,7 @@ func (c *caller) classifyAnswer(k *call, a attempt, answer *rpc.Error) decision 
 	v.relocate = true
 	if a.to.loc != nil {
 		v.retryable, v.elsewhere, v.usesBudget, v.pauseMax = true, why != stopped, false, movedPauseMax
+		v.renamed = why == noTable
 	}
 	return v
 }
@@ -332,7 +334,8 @@ func unknownOutcome(e *rpc.Error) bool {
 type retrier struct {
 	calls   *caller
 	started time.Time
-	moves   int // attempts without a pause so far
+	moves   int  // attempts without a pause so far
+	renamed bool // one of them looked up a table whose cached location was stale
 	pauses  *backoff.ExponentialBackOff
 }
 
@@ -342,6 +345,10 @@ func (r *retrier) wait(ctx context.Context, v *decision) bool {
 	cfg := r.calls.cfg
 	if cfg.RetryTimeMax < 0 {
 		return false
+	}
+	if v.renamed && !r.renamed {
+		r.renamed = true // at once: with a deadline that is near, the stale cache would look like the absence of the table
+		return true
 	}
 	if v.usesBudget && !r.calls.budget.spend() {
 		return false

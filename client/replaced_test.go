@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 )
@@ -109,5 +110,30 @@ func TestReplacedTableDuringScan(t *testing.T) {
 			t.Errorf("scan of a table that was replaced: %d rows, %v", rows, err)
 		}
 		_ = s.Close() // returns the same error
+	}
+}
+
+// A call that has no time left for a pause between two attempts looks up a table whose cached location is of a table that was dropped, instead of
+// reporting that the table was replaced.
+func TestReplacedTableAfterRetries(t *testing.T) {
+	f := newFakeCluster(newFake(t), 6)
+	f.layout("t", []string{"m"}, 2, 3)
+	tb := f.open(Config{RetryTimeMax: time.Nanosecond}).Table("t")
+	check(t, tb.Apply(t.Context(), put("a")))
+	calls := 0
+	f.on(func(when moment, method string) error {
+		if when != before || method != api.MethodMutate {
+			return nil
+		}
+		switch calls++; calls {
+		case 1, 2: // these cost the attempts without a pause
+			return &api.NotServingError{Addr: f.cluster.addrs[3], Node: serverName(3)}
+		case 3:
+			f.replaceTable(90)
+		}
+		return nil
+	})
+	if err := tb.Apply(t.Context(), put("a")); err != nil || calls != 4 {
+		t.Errorf("after %d calls: %v", calls, err)
 	}
 }

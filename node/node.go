@@ -278,6 +278,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.keepSession)
 	n.background.Go(n.removed.Watch)
 	n.background.Go(n.removed.Follow)
+	n.background.Go(func() { n.voter.RemoveOldLogs(n.tabletServer.Leased) })
 	n.background.Go(n.authority.Keep)
 	n.background.Go(n.authority.Follow)
 	if !n.cfg.keysByHand {

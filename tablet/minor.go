@@ -91,7 +91,7 @@ func (c *minorCompactor) once(ctx context.Context) error {
 		update.discard(false)
 		return err
 	}
-	moment.Pass("files of a minor compaction are written", "")
+	moment.Pass("files of a minor compaction are written", v.recovered())
 	last := v.frozen[len(v.frozen)-1]
 	redo := last.maxSeq.Load()
 	if planted.On(planted.RedoTooFar) {

@@ -82,6 +82,11 @@ func (m *mem) part(start, end []byte) *mem {
 	return p
 }
 
+// checkCounted asserts that a frozen memtable with entries has the number of the first one, from which the log is needed (T4).
+func (m *mem) checkCounted(first uint64) {
+	invariant.Check(first > 0 || m.Len() == 0, "the log is released although %d entries up to %d are in no file", int64(m.Len()), int64(m.maxSeq.Load()))
+}
+
 // count adds the growth of the memtable to the memory for writes.
 func (m *mem) count() {
 	if grown := m.Bytes() - m.held.bytes.Load(); grown > 0 {
@@ -190,6 +195,16 @@ func (v *view) mostFiles() (n int) {
 		n = max(n, len(v.groups[i].files))
 	}
 	return n
+}
+
+// recovered returns the detail of a moment: whether memtables have entries of dead servers' logs, which are needed until these are written out.
+func (v *view) recovered() string {
+	for _, m := range v.frozen {
+		if m.onWritten != nil {
+			return "of a recovered tablet"
+		}
+	}
+	return ""
 }
 
 func (v *view) eachMem(f func(m *mem)) {
@@ -424,7 +439,9 @@ func (vs *viewSet) unflushed() uint64 {
 		return 0
 	}
 	for _, m := range v.frozen {
-		if seq := m.minSeq.Load(); seq != 0 {
+		seq := m.minSeq.Load()
+		m.checkCounted(seq)
+		if seq != 0 {
 			return seq
 		}
 	}

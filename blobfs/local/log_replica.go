@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -340,12 +341,12 @@ func (s *logReplicas) fenceExtent(e *replicaExtent, m logproto.FenceRequest) err
 	if err := s.load(e); err != nil || !need {
 		return err
 	}
-	return s.change(e, meta, &logproto.FencedError{Epoch: m.Epoch})
+	return s.change(e, meta, 0, &logproto.FencedError{Epoch: m.Epoch})
 }
 
-// change makes meta durable and rejects queued appends with cause. If the write fails, the replica
-// is marked as damaged.
-func (s *logReplicas) change(e *replicaExtent, meta logproto.Meta, cause error) error {
+// change makes meta durable and rejects queued appends with cause. The first filled bytes were copied
+// from another replica. If the write fails, the replica is marked as damaged.
+func (s *logReplicas) change(e *replicaExtent, meta logproto.Meta, filled int64, cause error) error {
 	l := e.log
 	l.mu.Lock()
 	e.stopped = true
@@ -362,6 +363,7 @@ func (s *logReplicas) change(e *replicaExtent, meta logproto.Meta, cause error) 
 		meta.Start = e.x.Start
 	}
 	h := e.f.header.with(meta)
+	checkWhole(meta, max(filled, e.x.Durable))
 	l.mu.Unlock()
 	for _, w := range waiters {
 		w.done(0, cause)
@@ -382,6 +384,11 @@ func (s *logReplicas) change(e *replicaExtent, meta logproto.Meta, cause error) 
 	e.queue, e.other = nil, nil
 	e.stopped = false
 	return nil
+}
+
+// checkWhole asserts that a replica has all bytes of the length that it is sealed with: it is read from then on as if it had (L4).
+func checkWhole(meta logproto.Meta, durable int64) {
+	invariant.Check(!meta.Sealed || durable >= meta.Length, "a replica of %d durable bytes is sealed with %d", durable, meta.Length)
 }
 
 // writeHeaderLocked is writeHeader for a file whose header is read under mu by other goroutines.
@@ -424,7 +431,7 @@ func (s *logReplicas) CutLog(ctx context.Context, c LogCut) error {
 	if err != nil || !need {
 		return err
 	}
-	return s.change(e, meta, logproto.ErrExtentClosed)
+	return s.change(e, meta, 0, logproto.ErrExtentClosed)
 }
 
 // lockReplica returns a replica with its log's op held.

@@ -174,7 +174,7 @@ func (s *logReplicas) RefillLog(ctx context.Context, c LogCut, src LogSource) er
 		l.mu.Unlock()
 		return err
 	}
-	return s.change(e, meta, logproto.ErrExtentClosed)
+	return s.change(e, meta, c.Length, logproto.ErrExtentClosed)
 }
 
 // refillable reports whether a replica's bytes can be kept.

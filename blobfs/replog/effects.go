@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -140,6 +141,11 @@ func (w *Writer) save(e logproto.Effect) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.logs.cfg.OpenTimeout)
 	defer cancel()
 	gen, err := w.logs.deps.Lists.Save(ctx, w.path, EncodeList(&e.List), e.Gen)
+	if e.Gen == 0 {
+		moment.Pass("the list of a new log is saved", w.placement.users())
+	} else {
+		moment.Pass("the list of a log is saved", "")
+	}
 	w.eventAsync(func() {
 		if err != nil {
 			w.logs.deps.Logger.Warn("log list not saved, or outcome unknown", "log", w.id, "err", err)

@@ -34,6 +34,14 @@ type placement struct {
 	errAt        time.Duration        // when err occurred
 }
 
+// users returns the detail of a moment: what the log is for.
+func (p *placement) users() string {
+	if p.highPriority {
+		return "of high priority"
+	}
+	return ""
+}
+
 func newPlacement(logs *Logs, log local.ID, highPriority bool, opening openings) *placement {
 	return &placement{
 		logs: logs, log: log, highPriority: highPriority, opening: opening,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/invariant"
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/timing"
 )
@@ -63,6 +64,8 @@ type recovery struct {
 	id   local.ID
 	path string
 	m    *logproto.Recoverer
+	// claimed is the epoch of the list in the lock service, as last read or saved.
+	claimed uint64
 	// replies are the answers of nodes, to be run by the goroutine that owns m.
 	replies    chan func()
 	fencing    sync.WaitGroup
@@ -144,12 +147,14 @@ func (r *recovery) act(ctx context.Context) error {
 					r.missing = local.ErrNoLog
 					return nil
 				}
+				r.claimed = l.Epoch
 				r.m.Loaded(l, gen)
 			case logproto.EffectSave:
 				moment.Pass("before the list of a recovered log is saved", "")
 				gen, err := r.logs.deps.Lists.Save(ctx, r.path, EncodeList(&e.List), e.Gen)
 				moment.Pass("the list of a recovered log is saved", "")
 				if err == nil {
+					r.claimed = e.List.Epoch
 					r.m.Saved(gen)
 				} else if ctx.Err() != nil || errors.Is(err, local.ErrFenced) || timing.SleepOn(ctx, r.logs.deps.Clock, r.logs.cfg.Retry/4) != nil {
 					return errors.Join(err, ctx.Err())
@@ -157,6 +162,8 @@ func (r *recovery) act(ctx context.Context) error {
 					r.m.Unsaved()
 				}
 			case logproto.EffectFence:
+				// Before, the writer could register an extent that this recovery does not fence (L2).
+				invariant.Check(e.Epoch <= r.claimed, "a recovery fences at epoch %d, and the list has %d", int64(e.Epoch), int64(r.claimed))
 				r.fencing.Go(func() { r.fence(ctx, e.Node, e.Epoch) })
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/formation"
@@ -11,7 +12,7 @@ import (
 
 const (
 	raftFolder  = "raft"       // the log of a voter
-	asideFolder = "raft.aside" // the log of a former voter; further ones get a numeric suffix
+	asideFolder = "raft.aside" // the log of a former voter, with the time when it was set aside and maybe a number as suffixes
 )
 
 // Folders stores a fresh node's promises.
@@ -144,7 +145,7 @@ func (f *Folders) SetRaftEpoch(epoch uint64) error {
 	return f.change(func() { f.RaftEpoch = epoch })
 }
 
-// setAside completes EndVoter. It renames the log and never deletes it: it may be the last copy of
+// setAside completes EndVoter. It renames the log, which RemoveAside removes later: it may be the last copy of
 // something.
 func (f *Folders) setAside() error {
 	d := f.byID(f.RaftAside)
@@ -153,7 +154,7 @@ func (f *Folders) setAside() error {
 	}
 	from := filepath.Join(d.path, raftFolder)
 	if _, _, err := d.fs.Stat(from); err == nil {
-		to, err := unusedName(d.fs, filepath.Join(d.path, asideFolder))
+		to, err := d.asideName(time.Now())
 		if err == nil {
 			err = d.fs.Rename(from, to)
 		}
@@ -165,23 +166,6 @@ func (f *Folders) setAside() error {
 		}
 	}
 	return f.change(func() { f.RaftAside = "" })
-}
-
-// unusedName returns path, or path with the first unused numeric suffix.
-func unusedName(fsys vfs.FS, path string) (string, error) {
-	for n := 1; ; n++ {
-		name := path
-		if n > 1 {
-			name = fmt.Sprintf("%s.%d", path, n)
-		}
-		exists, err := vfs.Exists(fsys, name)
-		if err != nil {
-			return "", err
-		}
-		if !exists {
-			return name, nil
-		}
-	}
 }
 
 // change applies edit and makes it durable. After an error the identity in memory is unchanged, but

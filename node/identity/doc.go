@@ -18,7 +18,7 @@
 //	starts     number of the node's starts
 //	raft       id of the folder that holds raft/; empty for a node that is no voter
 //	raft_new   the log is being created: it may be missing
-//	raft_aside id of the folder whose raft/ is to be renamed to raft.aside/
+//	raft_aside id of the folder whose raft/ is to be renamed to raft.aside.TIME/
 //	raft_epoch of the Raft group that the node knows
 //	founding   set until the cluster's id is in its namespace
 //	formation  a fresh node's promise and attempt, see package formation

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -34,9 +36,12 @@ func TestSetAsideCrash(t *testing.T) {
 		g, err := identity.InspectFS(after, crashDirs)
 		ok(t, err)
 		ok(t, g.Begin())
-		log := dir + ".aside/raft.db"
-		if g.Voter() {
-			log = dir + "/raft.db"
+		log := dir + "/raft.db"
+		if !g.Voter() {
+			names, err := after.ReadDir(crashDirs[0])
+			ok(t, err)
+			i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "raft.aside.") })
+			log = crashDirs[0] + "/" + names[max(i, 0)] + "/raft.db"
 		}
 		if b, err := vfs.ReadFile(after, log); err != nil || string(b) != "log" {
 			t.Errorf("cut at %d: %s is %q, %v", cut, log, b, err)

@@ -125,9 +125,10 @@ func TestVoterComesAndGoes(t *testing.T) {
 		if f.Voter() || f.Raft != "" || f.RaftAside != "" {
 			t.Fatalf("got %+v", f.Identity)
 		}
-		if _, err := os.Stat(filepath.Join(dir+".aside", "raft.db")); err != nil {
+		if _, err := os.Stat(filepath.Join(asideOf(t, dir), "raft.db")); err != nil {
 			t.Fatal(err)
 		}
+		ok(t, os.RemoveAll(asideOf(t, dir)))
 	}
 }
 
@@ -199,7 +200,7 @@ func TestSetAsideResumed(t *testing.T) {
 	makeLog(t, dir)
 	ok(t, f.CompleteVoter())
 	ok(t, f.EndVoter())
-	ok(t, os.Rename(dir+".aside", dir)) // as if the rename had not happened
+	ok(t, os.Rename(asideOf(t, dir), dir)) // as if the rename had not happened
 	f.RaftAside = f.Identity.Folders[0].ID
 	ok(t, f.Write())
 	f = inspect(t, a)

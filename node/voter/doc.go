@@ -14,5 +14,5 @@
 // Opening and closing of the group are serialized, with changes of the node's identity that belong to them (Lock). Group does not wait
 // for them.
 //
-// Goroutines: Accept, by its caller, ends with Config.Claims. A removal by the group ends the vote on a goroutine of the group.
+// Goroutines: Accept, by its caller, ends with Config.Claims. RemoveOldLogs, by its caller, ends with Config.Ctx. A removal by the group ends the vote on a goroutine of the group.
 package voter

@@ -24,7 +24,7 @@ Procedure:
      index of the last entry in the voter's log. Choose the voter with the highest term,
      and among those the highest index: it loses least.
   3. Recover that voter, and start it. Then start the other nodes. They detect the
-     recovery, set their old logs aside, and may become voters again.
+     recovery, set their old logs aside for 7 days, and may become voters again.
 
 Entries that the lost voters committed after the last entry are lost: tables and changes
 of schemas, files and locks of the lock service, and changes of the file lists of

@@ -32,6 +32,9 @@ type ambush struct {
 	lost   map[[2]string]time.Duration // likewise, for each method whose answers are lost
 	// unnamed is the time before which no compaction waits for unnamedTime.
 	unnamed time.Duration
+	// aimAfter is the time before which no fault is aimed.
+	aimAfter time.Duration
+	named    map[string]string // the file that each host named last
 }
 
 // A dueFault is one that a host gets soon.
@@ -41,17 +44,23 @@ type dueFault struct {
 	delay time.Duration
 	limit time.Duration // when the fault ends at the latest; 0: with the other faults
 	file  string        // that has just got its name; may be empty
+	aimed bool          // it happens beside the others, see aim
 }
 
 // ambushFaults are the faults that matter in a moment.
 var ambushFaults = []fault{crash, powerLoss, freeze, cutOne, cutPair, cutClient, isolate, diskStall, diskFull, restart, wholeCrash, wholePower, late, resetHost, isolateClients}
 
 func newAmbush(w *World) *ambush {
-	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}, slowly: map[[2]string]time.Duration{}, lost: map[[2]string]time.Duration{}}
+	return &ambush{w: w, r: rand.New(rand.NewPCG(w.cfg.Seed, 0x616d62757368)), moments: make(chan dueFault, 4), seen: map[string]int{}, passed: map[[2]string]int{}, slowly: map[[2]string]time.Duration{}, lost: map[[2]string]time.Duration{}, named: map[string]string{}}
 }
 
-func (a *ambush) arm(d time.Duration) { a.armed, a.ends = true, machine.Now()+d }
-func (a *ambush) disarm()             { a.armed = false }
+// arm begins the faults. What was common before them may be rare beside them.
+func (a *ambush) arm(d time.Duration) {
+	a.armed, a.ends = true, machine.Now()+d
+	clear(a.passed)
+}
+
+func (a *ambush) disarm() { a.armed = false }
 
 // logged reports a message that a host has logged.
 func (a *ambush) logged(host, message string) {
@@ -76,6 +85,9 @@ func (w *World) hostOf(name string) *host {
 
 // stored reports an operation of a host's disk.
 func (a *ambush) stored(host string, e simdisk.Event) {
+	if e.Kind == simdisk.OpRename {
+		a.named[host] = e.To
+	}
 	switch e.Kind {
 	case simdisk.OpCreate, simdisk.OpRename, simdisk.OpRemove, simdisk.OpTruncate:
 		a.consider(host, fmt.Sprint(e.Kind, strings.Map(withoutNumbers, e.Name)), e.To)
@@ -152,20 +164,31 @@ func (a *ambush) pass(name, detail string) {
 		h.net.Reset()
 		return
 	}
-	if !a.delays(key, n) {
+	if a.aimed(name, key, h) || !a.delays(key, n) {
 		return
 	}
-	d := (time.Millisecond << a.r.IntN(delayDoublings)) + time.Duration(a.r.Int64N(int64(time.Millisecond)))
-	d = min(d, max(time.Millisecond, a.ends-machine.Now()))
-	if a.r.IntN(3) > 0 || !a.ambush(&dueFault{host: h, limit: d * time.Duration(a.r.IntN(2)) / 2}, name+" "+detail, n) {
+	d := a.atMost(time.Millisecond<<a.r.IntN(delayDoublings) + time.Duration(a.r.Int64N(int64(time.Millisecond))))
+	made := false
+	switch a.r.IntN(3) {
+	case 0:
+		made = a.ambush(&dueFault{host: h, limit: d * time.Duration(a.r.IntN(2)) / 2}, name+" "+detail, n)
+	case 1:
+		made = a.make(aim(a.r.IntN(int(aims))), key, h, d)
+	}
+	if !made {
 		a.w.trace.addf("nemesis", "%s is delayed by %v %s %s", h.name, d, name, detail)
 	}
 	a.w.count("delays at moments")
 	time.Sleep(d)
 }
 
-// delayDoublings is how many lengths a delay at a moment has: from 1 ms to 8 s. After the longest, other nodes have given up and tried again.
-const delayDoublings = 14
+// delayDoublings is how many lengths a delay at a moment has: from 1 ms to 16 s. After the longest, other nodes have given up and tried again.
+const delayDoublings = 15
+
+// atMost returns a delay that ends with the faults.
+func (a *ambush) atMost(d time.Duration) time.Duration {
+	return min(d, max(time.Millisecond, a.ends-machine.Now()))
+}
 
 // slowPause bounds the pause between two delays at a slow moment: those that come often are not all delayed, or nothing would work.
 const slowPause = time.Second
@@ -214,12 +237,14 @@ func (a *ambush) slow(key [2]string) bool {
 
 // chosen reports whether a moment is one of those of a kind, of which there is one in oneIn moments; 0: none. It follows from the seed.
 func (a *ambush) chosen(kind string, oneIn uint64, key [2]string) bool {
-	if oneIn == 0 {
-		return false
-	}
+	return oneIn > 0 && a.draw(kind, key)%oneIn == 0
+}
+
+// draw returns a number for a moment that follows from the seed.
+func (a *ambush) draw(kind string, key [2]string) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, kind, a.w.cfg.Seed, key[0], key[1]) // never fails
-	return h.Sum64()>>32%oneIn == 0                          // the low bits of the sum depend on few bits of each byte
+	return h.Sum64() >> 32                                   // the low bits of the sum depend on few bits of each byte
 }
 
 // hostOfProcess returns the host that runs a process; nil if there is none.

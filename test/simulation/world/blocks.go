@@ -83,7 +83,7 @@ func (w inspector) excused(bad []finding) bool {
 
 // corrupts reports whether the plan corrupts sectors, which the scrub finds one after the other.
 func (w inspector) corrupts() bool {
-	return slices.Contains(w.plan.faults, diskCorruption) || slices.Contains(w.plan.faults, diskError)
+	return w.plan.corruptSnapshots || slices.Contains(w.plan.faults, diskCorruption) || slices.Contains(w.plan.faults, diskError)
 }
 
 // fsck checks all replicas and returns what is wrong. With deep, it reads them.

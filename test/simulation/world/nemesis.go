@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/test/simulation/machine"
 	"github.com/steledb/stele/test/simulation/simdisk"
 	"github.com/steledb/stele/test/simulation/simnet"
+	"github.com/steledb/stele/test/simulation/workload"
 )
 
 // nemesis makes faults for a time.
@@ -29,6 +30,10 @@ func (w *World) nemesis(d time.Duration) {
 				x.f = w.plan.faults[w.r.IntN(len(w.plan.faults))]
 			}
 		case m := <-w.ambush.moments:
+			if m.aimed {
+				go w.ambush.inflict(m, end)
+				continue
+			}
 			time.Sleep(m.delay)
 			x = target{f: m.fault, h: m.host, o: w.host(), limit: m.limit, file: m.file}
 			w.count("faults at rare moments")
@@ -62,6 +67,18 @@ func (w *World) nemesis(d time.Duration) {
 		case <-time.After(time.Minute):
 		}
 	}
+}
+
+// tokenClocks bounds the steps of clocks in plans with idempotency tokens: servers whose clocks differ by more than a minute may forget a token
+// too early (package tablet).
+const tokenClocks = 25 * time.Second
+
+// clockStepMax returns how far a step of a clock may go.
+func (w inspector) clockStepMax() time.Duration {
+	if p := w.load.Plan(); p.Has(workload.Tokens) {
+		return tokenClocks
+	}
+	return time.Hour
 }
 
 // driftMax bounds the drift of a clock, in parts in a million.
@@ -148,17 +165,19 @@ func (w *World) inflict(x target, limit time.Duration) {
 		w.fill(w.hosts, limit)
 	case diskError:
 		bad := w.bad
+		w.badUsed = true
 		bad.troubled()
 		bad.disk.SetFaults(simdisk.Faults{Read: 0.01, Write: 0.01, Sync: 0.01})
 		w.hold(limit, 100*time.Millisecond, 10*time.Second)
 		bad.disk.SetFaults(simdisk.Faults{})
 	case diskCorruption:
 		bad := w.bad
-		bad.corrupted = true
+		w.badUsed, bad.corrupted = true, true
 		voters := w.voters()
 		bad.disk.Corrupt(func(name string) bool { return strings.HasPrefix(name, x.file) && corruptible(name, voters) })
 	case clockStep:
-		h.wall = w.between(-time.Hour, time.Hour)
+		most := w.inspector().clockStepMax()
+		h.wall = w.between(-most, most)
 		w.clockLow, w.clockHigh = min(w.clockLow, h.wall), max(w.clockHigh, h.wall)
 		h.setClockIfUp()
 	case clockDrift:

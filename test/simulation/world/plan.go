@@ -71,6 +71,10 @@ type plan struct {
 	stir bool
 	// slowOneIn is how many moments of the program there are for each one that is slow whenever it comes; 0: none is.
 	slowOneIn uint64
+	// aimOneIn is how many moments of the program there are for each one at which faults are aimed; 0: none.
+	aimOneIn uint64
+	// corruptSnapshots means that snapshots of the lock service become corrupt on the disk of its leader.
+	corruptSnapshots bool
 	// unnamed means that some files stay without a name for longer than garbage collection takes.
 	unnamed bool
 	// lostOneIn is how many methods there are for each one of which answers are lost again and again; 0: none.
@@ -123,7 +127,8 @@ func newPlan(seed uint64) plan {
 	p.quota = r.IntN(6) == 0
 	p.voterStable = time.Duration(1+r.IntN(10)) * time.Second
 	if p.stir = r.IntN(5) == 0; p.stir {
-		p.tuning.SnapshotBytes, p.tuning.TrailingLogs = 4<<10<<r.IntN(2), uint64(1+r.IntN(4))
+		p.tuning.SnapshotBytes, p.tuning.TrailingLogs = 4<<10<<r.IntN(6), uint64(1+r.IntN(4))
+		p.corruptSnapshots = r.IntN(2) == 0 && !p.losesDisks()
 	}
 	p.slowOneIn = uint64(r.IntN(2) * (8 << r.IntN(3)))
 	if p.unnamed = r.IntN(4) == 0; p.unnamed {
@@ -131,6 +136,7 @@ func newPlan(seed uint64) plan {
 		x.Every, x.Warn, x.Grace, x.Away, p.tuning.SweepDelay = 2*time.Second, 3*time.Second, 2*time.Second, seconds(r, 30, 90), time.Second
 	}
 	p.lostOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
+	p.aimOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
 	return p
 }
 
@@ -142,9 +148,14 @@ func (p *plan) dropEnds() {
 // keepReplicas removes the faults of sectors from a plan that loses disks: what is corrupt on one
 // disk and lost with another may have been on both only.
 func (p *plan) keepReplicas() {
-	if slices.Contains(p.faults, loseNode) || slices.Contains(p.faults, loseDisk) {
+	if p.losesDisks() {
 		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f == diskError || f == diskCorruption })
 	}
+}
+
+// losesDisks reports whether hosts lose their disks for good.
+func (p *plan) losesDisks() bool {
+	return slices.Contains(p.faults, loseNode) || slices.Contains(p.faults, loseDisk)
 }
 
 // newTuning returns sizes and periods. Each is small in half of the plans, so that one that hides

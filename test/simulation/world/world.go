@@ -44,6 +44,7 @@ type World struct {
 	net       *simnet.Network
 	hosts     []*host // those of the cluster
 	bad       *host   // whose disk may return errors and corrupt sectors
+	badUsed   bool    // it has done so
 	clients   []*simnet.Host
 	processes int
 	counts    map[string]int64
