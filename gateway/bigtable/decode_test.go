@@ -28,6 +28,7 @@ func many[T any](n int, make func(i int) T) (all []T) {
 func liveBytes(t *testing.T, b []byte, to proto.Message) int64 {
 	t.Helper()
 	var before, after runtime.MemStats
+	runtime.GC() // the second one frees what pools of other tests have
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	if err := proto.Unmarshal(b, to); err != nil {
