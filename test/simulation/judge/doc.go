@@ -18,7 +18,7 @@
 //	     cell of an aggregate family has each acknowledged operand once, and one of unknown outcome at most once. A write with an idempotency
 //	     token is one operation, however often it is sent. So an
 //	     acknowledged cell exists in the end unless it was deleted or overwritten, and a table that is created again is empty. Of two drops of
-//	     a table beside each other both may be acknowledged.
+//	     a table or a family beside each other both may be acknowledged.
 //	SJ2. Server timestamps of a row grow, in the order in which its writes take effect (timestamps, rows).
 //	SJ3. No operation on a table that was called after its drop returned is acknowledged, nor reads what was written before, unless the
 //	     table is created again (dropped tables). A table that was created is there until its drop is called (created tables).

@@ -371,6 +371,19 @@ var rowTests = []judged{
 		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}})
 		h.write("r", "set b2:v=2")
 	}},
+	{"row: drops of a family beside each other", "", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1", "set b2:v=2")
+		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}})
+		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}}).Call -= 2
+		h.read("r", "a1:v=1")
+	}},
+	{"row: drops of a family one after the other", "rows", func(h *history) {
+		h.create()
+		h.write("r", "set a1:v=1", "set b2:v=2")
+		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}})
+		h.add(workload.Op{Kind: workload.DropFamily, Families: []string{"b2"}})
+	}},
 	{"row: drops beside each other", "", func(h *history) {
 		h.create()
 		h.write("r", "set a1:v=1")

@@ -43,7 +43,7 @@ func (r *Report) rows(ops []workload.Op, o Options) {
 // a read of each row that it returned, and of those of its range that it omitted. So does what a backup has restored.
 func byRow(ops []workload.Op, o Options) (parts map[place][]workload.Op, schemas map[string][]workload.Op) {
 	parts, schemas = map[place][]workload.Op{}, map[string][]workload.Op{}
-	drops, restored := dropsOf(ops), restoredTables(ops)
+	restored := restoredTables(ops)
 	for i := range ops {
 		op := &ops[i]
 		switch {
@@ -52,7 +52,7 @@ func byRow(ops []workload.Op, o Options) (parts map[place][]workload.Op, schemas
 			p := place{op.Table, op.Row}
 			parts[p] = append(parts[p], *op)
 		case isSchema(op):
-			schema := drops.repeatable(*op)
+			schema := besideDrops(*op, ops)
 			if op.Kind == workload.Create && !restored[op.TableID] {
 				schema.TableID = 0 // no need to keep what is dropped for good
 			}

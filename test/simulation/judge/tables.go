@@ -25,11 +25,14 @@ func (d dropped) during(table string, from, to int64) bool {
 	return slices.ContainsFunc(d[table], func(op workload.Op) bool { return op.Call < to && op.Return > from })
 }
 
-// repeatable returns a schema change as the model of a row has it. An acknowledged drop beside another drop of the table may have
-// found it dropped: a node that repeats a drop whose answer was lost cannot distinguish the two. So it drops the table if there is one.
-func (d dropped) repeatable(op workload.Op) workload.Op {
-	beside := func(o workload.Op) bool { return o.Number != op.Number && o.Call < op.Return && o.Return > op.Call }
-	if op.Kind == workload.Drop && slices.ContainsFunc(d[op.Table], beside) {
+// besideDrops returns a schema change as the model of a row has it. An acknowledged drop of a table or family beside another drop of it may have
+// found it dropped: a node that repeats a drop whose answer was lost cannot distinguish the two. So it drops what there is.
+func besideDrops(op workload.Op, ops []workload.Op) workload.Op {
+	beside := func(o workload.Op) bool {
+		return o.Kind == op.Kind && o.Table == op.Table && slices.Equal(o.Families, op.Families) && o.Outcome != workload.Failed &&
+			o.Number != op.Number && o.Call < op.Return && o.Return > op.Call
+	}
+	if (op.Kind == workload.Drop || op.Kind == workload.DropFamily) && slices.ContainsFunc(ops, beside) {
 		op.Outcome = workload.Unknown
 	}
 	return op
