@@ -121,8 +121,12 @@ func TestClearWakesReaders(t *testing.T) {
 // the tablet is older: the clear was of other rows of a tablet that was split, or the stream was off meanwhile.
 func TestChangesAfterClearNumber(t *testing.T) {
 	ctx := context.Background()
-	for _, how := range []string{"split", "interrupted"} {
-		f := newCluster(t, Config{}, 1, "f:", streamed)
+	for _, how := range []string{"split", "interrupted", "split, and cleared without a stream"} {
+		specs := []string{"f:", streamed}
+		if how == "split, and cleared without a stream" {
+			specs = specs[:1]
+		}
+		f := newCluster(t, Config{}, 1, specs...)
 		s := f.servers[0]
 		write := func(s *clusterServer, row string) {
 			t.Helper()
@@ -131,19 +135,37 @@ func TestChangesAfterClearNumber(t *testing.T) {
 			}
 		}
 		write(s, "z")
+		if err := s.Compact(ctx, testTable, false); err != nil { // the memtable is empty
+			t.Fatal(err)
+		}
 		for range 5 {
 			if err := clearRows(ctx, s.Server, nil, []byte("c")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, next := streamOf(t, s.Server, nil, nil, 1, false)
-		if how == "split" {
+		plain := f.schema.Clone()
+		plain.ChangeRetention = 0
+		f.schema = testSchema(t, "f:", streamed)
+		if err := s.SetSchema(f.schema); err != nil {
+			t.Fatal(err)
+		}
+		served := s.served.all()[0]
+		v, _, err := served.views.acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := v.lastChange(served.views.applied.Load()) + 1 // of a reader that begins now
+		v.release()
+		if how != "interrupted" {
 			if _, _, err := s.Split(ctx, lastTablet, []byte("m")); err != nil {
 				t.Fatal(err)
 			}
+			for _, c := range s.served.all() {
+				if last := c.meta.current.lastSeq(); last < next-1 {
+					t.Errorf("%s: the tablet up to row %q has entries up to %d, and readers are at %d", how, c.meta.current.End, last, next)
+				}
+			}
 		} else {
-			plain := f.schema.Clone()
-			plain.ChangeRetention = 0
 			if err := s.SetSchema(plain); err != nil {
 				t.Fatal(err)
 			}

@@ -140,7 +140,7 @@ func (m *Meta) Narrow(start []byte) error {
 		return fmt.Errorf("%w: tablet %d has rows from %.64q to %.64q, but the preceding tablet ends at %.64q", errBadMeta, m.ID, m.Start, m.End, start)
 	}
 	m.Start = append([]byte(nil), start...)
-	m.Cleared, m.Changes = m.Cleared.Clip(m.Start, nil), m.Changes.Within(m.Start, nil)
+	m.clip(m.Start, nil)
 	for i := range m.Groups {
 		g := &m.Groups[i]
 		var files []FileMeta
@@ -153,6 +153,15 @@ func (m *Meta) Narrow(start []byte) error {
 		g.Files = files
 	}
 	return nil
+}
+
+// clip removes the tombstones and changes outside of the rows start < row <= end. A clear keeps its number for all parts of the tablet (CS1): readers
+// may be above it.
+func (m *Meta) clip(start, end []byte) {
+	if m.Changes == nil && m.Cleared.Last() > m.Redo {
+		m.Changes = m.knownChanges()
+	}
+	m.Cleared, m.Changes = m.Cleared.Clip(start, end), m.Changes.Within(start, end)
 }
 
 // lastSeq returns a sequence number that is at or above those of the files, of the tombstones, and of the clears that readers of changes may have seen.

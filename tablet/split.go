@@ -146,8 +146,8 @@ func (p *tabletSplit) prepare(v *view) error {
 	s, t := p.server, p.tablet
 	p.low, p.up = cloneMeta(t.meta.current), cloneMeta(t.meta.current)
 	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
-	p.low.Cleared, p.up.Cleared = p.low.Cleared.Clip(nil, p.at), p.up.Cleared.Clip(p.at, nil)
-	p.low.Changes, p.up.Changes = p.low.Changes.Within(nil, p.at), p.up.Changes.Within(p.at, nil)
+	p.low.clip(nil, p.at)
+	p.up.clip(p.at, nil)
 	p.low.bound(v, nil, p.at)
 	p.up.bound(v, p.at, nil)
 	p.children = []*Tablet{s.newChild(p.low, t.highPriority), s.newChild(p.up, t.highPriority)}
