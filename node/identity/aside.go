@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -39,15 +40,17 @@ func setAsideAt(name string) (at time.Time, ok bool) {
 }
 
 // RemoveAside removes the logs of former votes that were set aside more than AsideKept before now, and returns their paths. Until then a log may be
-// the only copy of changes that a recovery of the lock service has lost. The caller must know that the lock service works without them.
-func (s *Self) RemoveAside(now time.Time) (removed []string, err error) {
+// the only copy of changes that a recovery of the lock service has lost. The caller must know that the lock service works without them. An error of one
+// does not keep the others from being removed.
+func (s *Self) RemoveAside(now time.Time) (removed []string, failed error) {
 	var dirs []dataFolder
 	s.View(func(f *Folders) { dirs = f.dirs })
 	for i := range dirs { // without the lock: no other name is made of these
 		d := &dirs[i]
 		names, err := d.fs.ReadDir(d.path)
 		if err != nil {
-			return removed, err
+			failed = errors.Join(failed, err) // the other folders may work
+			continue
 		}
 		for _, name := range names {
 			if at, ok := setAsideAt(name); !ok || now.Sub(at) <= AsideKept {
@@ -55,10 +58,11 @@ func (s *Self) RemoveAside(now time.Time) (removed []string, err error) {
 			}
 			path := filepath.Join(d.path, name)
 			if err := vfs.RemoveAll(d.fs, path); err != nil {
-				return removed, err
+				failed = errors.Join(failed, err)
+				continue
 			}
 			removed = append(removed, path)
 		}
 	}
-	return removed, nil
+	return removed, failed
 }

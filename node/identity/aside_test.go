@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,4 +72,23 @@ func TestRemoveAside(t *testing.T) {
 		}
 	}
 	inspect(t, a, b)
+}
+
+// TestRemoveAsideBeside: a folder that cannot be read does not keep the logs of the other ones from being removed.
+func TestRemoveAsideBeside(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	f := inspect(t, a, b)
+	ok(t, f.Join("c1"))
+	old := time.Now().Add(-2 * identity.AsideKept).UTC().Format("20060102T150405Z")
+	var logs []string
+	for _, dir := range []string{a, b} {
+		logs = append(logs, filepath.Join(dir, "raft.aside."+old))
+		ok(t, os.Mkdir(logs[len(logs)-1], 0o700))
+	}
+	var self identity.Self
+	self.Open(f)
+	ok(t, os.RemoveAll(a))
+	if removed, err := self.RemoveAside(time.Now()); !slices.Equal(removed, logs[1:]) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("removed %q, %v, want %q and that a folder does not exist", removed, err, logs[1:])
+	}
 }
