@@ -187,8 +187,17 @@ func TestClears(t *testing.T) {
 	if len(low.Clears) != 2 || string(low.Clears[1].End) != "m\x00" || len(up.Clears) != 2 || string(up.Clears[0].Start) != "m\x00" {
 		t.Errorf("divided into %+v and %+v", low, up)
 	}
-	if one := Join(low, up, nil, []byte("m"), nil); len(one.Clears) != 4 {
-		t.Errorf("joined %+v", one)
+	if one := Join(low, up, nil, []byte("m"), nil); fmt.Sprint(*one) != fmt.Sprint(*s) {
+		t.Errorf("joined %+v, want %+v", one, s)
+	}
+	other := New(0, 0)
+	for i := range uint64(clearsMax - 1) {
+		other = other.Clear(clear("p", "q", 10+i))
+	}
+	if one := Join(low, other, nil, []byte("m"), nil); len(one.Clears) != clearsMax || one.Clears[0].Seq != 2 || one.LastClear != 10+clearsMax-2 {
+		t.Errorf("%d joined, the first is %+v", len(one.Clears), one.Clears[0])
+	} else if seq, _ := one.ClearFloor(nil, nil); seq != 1 {
+		t.Errorf("forgotten up to %d, want 1", seq)
 	}
 	_, s = s.Expired(15, 10)
 	if seq, time := s.ClearFloor(nil, nil); len(s.Clears) != 2 || seq != 1 || time != 10 || s.LastClear != 3 {

@@ -101,15 +101,20 @@ const (
 func (s *Set) Clear(c Clear) *Set {
 	n := *s
 	n.Clears, n.LastClear = append(slices.Clone(s.Clears), c), max(s.LastClear, c.Seq)
-	bytes := 0
-	for i := range n.Clears {
-		bytes += len(n.Clears[i].Start) + len(n.Clears[i].End)
-	}
-	for len(n.Clears) > clearsMax || bytes > clearBytesMax {
-		bytes -= len(n.Clears[0].Start) + len(n.Clears[0].End)
-		n.forget()
-	}
+	n.bound()
 	return &n
+}
+
+// bound removes the oldest deletions of a set that has too many.
+func (s *Set) bound() {
+	bytes := 0
+	for i := range s.Clears {
+		bytes += len(s.Clears[i].Start) + len(s.Clears[i].End)
+	}
+	for len(s.Clears) > clearsMax || bytes > clearBytesMax {
+		bytes -= len(s.Clears[0].Start) + len(s.Clears[0].End)
+		s.forget()
+	}
 }
 
 // forget removes the oldest deletion.
@@ -347,8 +352,8 @@ func Join(lower, upper *Set, start, at, end []byte) *Set {
 	if lower.ClearFloors != nil || upper.ClearFloors != nil {
 		n.ClearFloors = joinFloors(lower.ClearFloors, upper.ClearFloors, at)
 	}
-	n.Clears = append(lower.clearsWithin(start, at), upper.clearsWithin(at, end)...)
-	slices.SortStableFunc(n.Clears, func(a, b Clear) int { return cmp.Compare(a.Time, b.Time) })
+	n.Clears = joinClears(lower.clearsWithin(start, at), upper.clearsWithin(at, end))
+	n.bound()
 	for _, f := range lower.Files {
 		if f.within(start, at) {
 			n.Files = append(n.Files, f)
@@ -361,6 +366,22 @@ func Join(lower, upper *Set, start, at, end []byte) *Set {
 	}
 	slices.SortStableFunc(n.Files, compareFiles)
 	return n
+}
+
+// joinClears returns the deletions of two tablets in the order of their times. One that a split divided between them is one again.
+func joinClears(lower, upper []Clear) []Clear {
+	for _, u := range upper {
+		i := slices.IndexFunc(lower, func(l Clear) bool {
+			return l.Seq == u.Seq && l.Time == u.Time && len(l.End) > 0 && bytes.Equal(l.End, u.Start)
+		})
+		if i >= 0 {
+			lower[i].End = u.End
+		} else {
+			lower = append(lower, u)
+		}
+	}
+	slices.SortStableFunc(lower, func(a, b Clear) int { return cmp.Compare(a.Time, b.Time) })
+	return lower
 }
 
 // joinFloors returns floors that are those of lower up to row at, and those of upper above it. Nil ones are zero.
