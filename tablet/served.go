@@ -342,7 +342,7 @@ type Loaded struct {
 	Load       float64 // operations a second
 }
 
-// Loaded returns the tablets.
+// Loaded returns the tablets, those of one table in the order of their rows.
 func (m *TabletMap) Loaded() []Loaded {
 	var all []Loaded
 	for _, sv := range *m.tables.Load() {

@@ -2,6 +2,7 @@ package keyheat
 
 import (
 	"bytes"
+	"sort"
 	"time"
 
 	"github.com/steledb/stele/client/api"
@@ -135,18 +136,17 @@ func (p *part) decode(d *wire.Decoder) error {
 }
 
 // changeOf returns what happened to a table's tablets, which were before, so that l is served: split, merge, load, or nothing. Of a split only the
-// lower tablets are named.
+// lower tablets are named. Those before are in the order of their rows.
 func changeOf(before []tablet.Loaded, l *tablet.Loaded) string {
 	kind := "load"
-	for i := range before {
+	first := sort.Search(len(before), func(i int) bool { return len(before[i].End) == 0 || bytes.Compare(before[i].End, l.Start) > 0 })
+	for i := first; i < len(before); i++ {
 		o := &before[i]
 		if bytes.Equal(o.Start, l.Start) && bytes.Equal(o.End, l.End) {
 			return ""
 		}
-		below := len(l.End) > 0 && bytes.Compare(l.End, o.Start) <= 0
-		above := len(o.End) > 0 && bytes.Compare(o.End, l.Start) <= 0
-		if below || above {
-			continue
+		if len(l.End) > 0 && bytes.Compare(l.End, o.Start) <= 0 {
+			break
 		}
 		inside := bytes.Compare(l.Start, o.Start) >= 0 && (len(o.End) == 0 || len(l.End) > 0 && bytes.Compare(l.End, o.End) <= 0)
 		switch {
