@@ -262,6 +262,14 @@ func (r Replications) Promote(ctx context.Context, tableName string) error {
 	return r.change(ctx, api.MethodPromoteTable, tableName)
 }
 
+// Sync returns when a table that follows another one has all changes that the source had acknowledged before the call, and why the source's table was read-only
+// before; empty if it was not. Errors: ErrNoTable, api.ErrNotFollower, and those of List.
+func (r Replications) Sync(ctx context.Context, tableName string) (readOnly string, err error) {
+	var result api.ReplicationSynced
+	err = r.calls.query(ctx, api.MethodSyncReplication, []string{tableName}, result.Decode)
+	return result.ReadOnly, err
+}
+
 // change makes a change that may be repeated.
 func (r Replications) change(ctx context.Context, method, name string) error {
 	req := api.NamesRequest{Names: []string{name}}

@@ -55,6 +55,7 @@ var (
 	ErrNoFamily     = table.ErrNoFamily     // a *table.NoFamilyError
 	ErrAggregate    = table.ErrAggregate    // an operation that does not fit the aggregate of its family
 	ErrProtected    = table.ErrProtected    // the table, and its families, cannot be dropped
+	ErrReadOnly     = table.ErrReadOnly     // the table accepts no changes of rows
 	ErrLimit        = table.ErrLimit        // a *table.LimitError
 	ErrNotNumber    = api.ErrNotNumber      // an increment of a value that is not 8 bytes long
 	ErrCorrupt      = api.ErrCorrupt        // a *CorruptError: stored data is corrupt

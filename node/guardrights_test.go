@@ -159,6 +159,7 @@ var requiredRights = map[string]string{
 	"resume_replication": adminCluster,
 	"remove_replication": adminCluster,
 	"promote_table":      adminCluster,
+	"sync_replication":   adminCluster,
 	"add_cluster":        adminCluster,
 	"remove_cluster":     adminCluster,
 	"create_app_profile": adminCluster,
@@ -193,7 +194,7 @@ var byMaster = strings.Fields(`
 	create_table rename_table drop_table undrop_table purge_table set_family drop_family alter_table remove_node grant revoke set_grants add_user revoke_user remove_user disable_user
 	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
 	create_backup delete_backup restore_backup import_backup create_backup_schedule delete_backup_schedule
-	create_replication list_replications pause_replication resume_replication remove_replication promote_table
+	create_replication list_replications pause_replication resume_replication remove_replication promote_table sync_replication
 	add_cluster remove_cluster create_app_profile update_app_profile delete_app_profile
 	create_schema_bundle update_schema_bundle delete_schema_bundle
 `)
@@ -278,7 +279,8 @@ var needLeader = map[string]authz.LeaderUse{
 	api.MethodCreateBackupSchedule: authz.LeaderFirst, api.MethodDeleteBackupSchedule: authz.LeaderFirst, api.MethodListBackupSchedules: authz.LeaderThroughout,
 	api.MethodCreateReplication: authz.LeaderFirst, api.MethodListReplications: authz.LeaderThroughout, api.MethodPauseReplication: authz.LeaderFirst,
 	api.MethodResumeReplication: authz.LeaderFirst, api.MethodRemoveReplication: authz.LeaderFirst, api.MethodPromoteTable: authz.LeaderFirst,
-	api.MethodAddCluster: authz.LeaderFirst, api.MethodListClusters: authz.LeaderThroughout, api.MethodRemoveCluster: authz.LeaderFirst,
+	api.MethodSyncReplication: authz.LeaderThroughout,
+	api.MethodAddCluster:      authz.LeaderFirst, api.MethodListClusters: authz.LeaderThroughout, api.MethodRemoveCluster: authz.LeaderFirst,
 	api.MethodCreateAppProfile: authz.LeaderFirst, api.MethodListAppProfiles: authz.LeaderThroughout, api.MethodUpdateAppProfile: authz.LeaderFirst,
 	api.MethodDeleteAppProfile:   authz.LeaderFirst,
 	api.MethodCreateSchemaBundle: authz.LeaderFirst, api.MethodListSchemaBundles: authz.LeaderThroughout, api.MethodUpdateSchemaBundle: authz.LeaderFirst,

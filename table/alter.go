@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // ChangeOp is the kind of a Change.
@@ -19,9 +20,10 @@ const (
 	ChangeAddView                  // add a view, which must not exist
 	ChangeView                     // replace a view, which must exist
 	ChangeDropView                 // drop a view
+	ChangeReadOnly                 // let the table accept no changes of rows, or let it accept them again
 )
 
-var changeNames = [...]string{"set", "add", "change", "drop", "protect", "change_stream", "add_view", "change_view", "drop_view"}
+var changeNames = [...]string{"set", "add", "change", "drop", "protect", "change_stream", "add_view", "change_view", "drop_view", "read_only"}
 
 // String returns the name of the kind, which is also its encoding.
 func (o ChangeOp) String() string { return changeNames[o] }
@@ -43,14 +45,42 @@ type Change struct {
 	Family FamilySpec
 	// Protect is the new deletion protection.
 	Protect bool
+	// ReadOnly is the change of whether the table accepts changes of rows.
+	ReadOnly ReadOnlyChange
 	// Retention is that of the change stream. Zero ends it.
 	Retention time.Duration
 	// View is the change of a view.
 	View *ViewChange
 }
 
+// ReadOnlyChange lets a table accept no changes of rows, or accept them again.
+type ReadOnlyChange struct {
+	// Reason is why the table becomes read-only, at most ReadOnlyReasonMax bytes. If it is empty, the table accepts changes.
+	Reason string
+	// If, unless it is nil, is the reason that the table must have before.
+	If *string
+}
+
+// ReadOnlyReasonMax is the length of the longest reason for which a table is read-only, in bytes.
+const ReadOnlyReasonMax = 200
+
+func (c *ReadOnlyChange) apply(s *Schema) (*Schema, error) {
+	if n := len(c.Reason); n > ReadOnlyReasonMax {
+		return nil, &LimitError{What: "bytes of the reason for which a table is read-only", Limit: ReadOnlyReasonMax, Got: int64(n)}
+	}
+	if !utf8.ValidString(c.Reason) {
+		return nil, &SpecError{Text: "change", Option: ChangeReadOnly.String(), Reason: "is not UTF-8"}
+	}
+	if c.If != nil && *c.If != s.ReadOnly {
+		return nil, fmt.Errorf("table %q: %w: %.200q, it has %q", s.Name, ErrReadOnlyChanged, *c.If, s.ReadOnly)
+	}
+	p := s.Clone()
+	p.ReadOnly = c.Reason
+	return p, nil
+}
+
 // Alter returns the schema with the changes applied one after the other. Options of a family that a change does not
-// give stay unchanged. Errors: ErrFamilyExists, ErrNoFamily, ErrNoView, ErrProtected, and those of Apply.
+// give stay unchanged. Errors: ErrFamilyExists, ErrNoFamily, ErrNoView, ErrProtected, ErrReadOnlyChanged, and those of Apply.
 func (s *Schema) Alter(changes ...Change) (*Schema, error) {
 	c := s
 	for i := range changes {
@@ -69,6 +99,8 @@ func (s *Schema) alter(c *Change) (*Schema, error) {
 		p := s.Clone()
 		p.Protected = c.Protect
 		return p, nil
+	case c.Op == ChangeReadOnly:
+		return c.ReadOnly.apply(s)
 	case c.Op == ChangeStream:
 		p := s.Clone()
 		p.ChangeRetention = c.Retention

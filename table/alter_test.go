@@ -3,6 +3,7 @@ package table
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/steledb/stele/internal/wire"
@@ -76,5 +77,46 @@ func TestProtectedSchema(t *testing.T) {
 	}
 	if _, ok := ParseChangeOp("x"); ok {
 		t.Error("there is a change x")
+	}
+}
+
+// TestReadOnlySchema: why a table is read-only is kept, in a format that earlier versions reject, changes only from the given reason, and is not inherited by
+// a follower.
+func TestReadOnlySchema(t *testing.T) {
+	change := func(reason string, before ...string) Change {
+		c := Change{Op: ChangeReadOnly, ReadOnly: ReadOnlyChange{Reason: reason}}
+		if len(before) > 0 {
+			c.ReadOnly.If = &before[0]
+		}
+		return c
+	}
+	s, err := mustSchema(t, "f").Alter(change("it moves", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var format int64
+	b := wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, s) })
+	d := wire.NewDecoder(b)
+	for range d.Map() {
+		if d.Str() == "format" {
+			format = d.Int()
+		} else {
+			d.Skip()
+		}
+	}
+	d = wire.NewDecoder(b)
+	if got, err := DecodeSchema(&d, nil); err != nil || !got.Equal(s) || got.ReadOnly != "it moves" || format != 9 {
+		t.Errorf("%+v of format %d, %v", got, format, err)
+	}
+	if s.Equal(mustSchema(t, "f")) || !errors.Is(CheckWritable(s), ErrReadOnly) {
+		t.Error("a read-only table is taken for another one")
+	}
+	for _, c := range []Change{change("other", ""), change("", "it move"), change(strings.Repeat("x", ReadOnlyReasonMax+1)), change("\xff")} {
+		if _, err := s.Alter(c); err == nil {
+			t.Errorf("%+v is accepted", c.ReadOnly)
+		}
+	}
+	if got, err := s.Alter(change("", "it moves")); err != nil || CheckWritable(got) != nil {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

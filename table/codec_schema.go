@@ -189,11 +189,11 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 // schemaFormat is the latest format of encoded schemas. A schema has the format that its readers must know; 1 is not
 // written. Format 2 has the granularity, 3 the deletion protection, 4 aggregate families, 5 the change stream, 6 what the table
 // follows, 7 views: a server that did not know them would serve requests by a view from the whole table. Format 8 has families of
-// AggregateHLL.
-const schemaFormat = 8
+// AggregateHLL. Format 9 is of a read-only table.
+const schemaFormat = 9
 
 // AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families, groups and, if they are
-// not the defaults, format, granularity, deletion_protection, change_stream, the retention in µs, follows, and views.
+// not the defaults, format, granularity, deletion_protection, change_stream, the retention in µs, follows, views, and read_only.
 func AppendSchema(e *wire.Encoder, s *Schema) {
 	format, keys := int64(1), 5
 	if s.Granularity != GranularityMicros {
@@ -216,6 +216,9 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 	if s.hasAggregate(AggregateHLL) {
 		format = 8
+	}
+	if s.ReadOnly != "" {
+		format, keys = 9, keys+1
 	}
 	if format > 1 {
 		e.Map(keys + 1)
@@ -246,6 +249,10 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 		for i := range s.Views {
 			appendView(e, &s.Views[i])
 		}
+	}
+	if s.ReadOnly != "" {
+		e.Str("read_only")
+		e.Str(s.ReadOnly)
 	}
 	e.Str("name")
 	e.Str(s.Name)
@@ -288,6 +295,8 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 			s.Granularity, err = decodeGranularity(d)
 		case "deletion_protection":
 			s.Protected = d.Bool()
+		case "read_only":
+			s.ReadOnly = d.Str()
 		case "change_stream":
 			s.ChangeRetention = DecodeChangeRetention(d)
 		case "follows":

@@ -19,6 +19,10 @@ var (
 	ErrViewChanged = errors.New("view has changed since it was read")
 	// ErrProtected means that the table with its families, or a view of it, is protected from being dropped.
 	ErrProtected = errors.New("protected from deletion")
+	// ErrReadOnly means that the table accepts no changes of rows.
+	ErrReadOnly = errors.New("read-only table")
+	// ErrReadOnlyChanged means that the table is not read-only for the reason that a change names.
+	ErrReadOnlyChanged = errors.New("table is not read-only for that reason")
 	// ErrFamilyExists means that the table already has a family of that name.
 	ErrFamilyExists = errors.New("column family exists")
 	// ErrNoGroup means that the table has no such locality group.

@@ -56,8 +56,8 @@ func TestGranularityOfMutations(t *testing.T) {
 // TestSchemaOfLaterVersion: a schema is not used by a version that does not know all of it.
 func TestSchemaOfLaterVersion(t *testing.T) {
 	for text, write := range map[string]func(e *wire.Encoder){
-		"format 9 is of a later version": func(e *wire.Encoder) { e.Str("format"); e.Int(9) },
-		"unknown granularity":            func(e *wire.Encoder) { e.Str("granularity"); e.Str("nanos") },
+		"format 10 is of a later version": func(e *wire.Encoder) { e.Str("format"); e.Int(10) },
+		"unknown granularity":             func(e *wire.Encoder) { e.Str("granularity"); e.Str("nanos") },
 	} {
 		var e wire.Encoder
 		e.Map(6)

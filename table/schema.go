@@ -19,6 +19,8 @@ type Schema struct {
 	Granularity Granularity `json:"granularity,omitzero"`
 	// Protected means that the table and its families cannot be dropped.
 	Protected bool `json:"deletion_protection,omitzero"`
+	// ReadOnly is why the table accepts no changes of rows. Empty means that it does accept them.
+	ReadOnly string `json:"read_only,omitempty"`
 	// ChangeRetention is how long the changes of the table's rows are kept for readers of its change stream. Zero means that it has none.
 	ChangeRetention time.Duration `json:"change_stream_ns,omitzero"`
 	// Follows is the name of the replication by which the table follows one of another cluster. Only its changes are accepted then. Empty
@@ -84,7 +86,7 @@ func (s *Schema) Clone() *Schema {
 
 // Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
-	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected && s.ChangeRetention == o.ChangeRetention && s.Follows == o.Follows &&
+	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID && s.Granularity == o.Granularity && s.Protected == o.Protected && s.ReadOnly == o.ReadOnly && s.ChangeRetention == o.ChangeRetention && s.Follows == o.Follows &&
 		slices.Equal(s.Groups, o.Groups) && slices.EqualFunc(s.Views, o.Views, func(a, b View) bool { return a.Etag() == b.Etag() }) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
 }
@@ -235,6 +237,14 @@ func (s *Schema) CheckDrop() error {
 		}
 	}
 	return s.checkProtected()
+}
+
+// CheckWritable returns ErrReadOnly if a table accepts no changes of rows.
+func CheckWritable(s *Schema) error {
+	if s.ReadOnly != "" {
+		return fmt.Errorf("table %q: %w: %s", s.Name, ErrReadOnly, s.ReadOnly)
+	}
+	return nil
 }
 
 func (s *Schema) checkProtected() error {

@@ -3,7 +3,6 @@ package tablet
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/trace"
@@ -80,14 +79,11 @@ type For struct {
 	follows string
 }
 
-// check returns the mutation as the caller may make it. The error is an *api.FollowerError for an ordinary change of a table that follows another one.
+// check returns the mutation as the caller may make it. Errors: those of checkWritable.
 func (as For) check(sc *schema, rm *table.RowMutation) (*table.RowMutation, error) {
 	rm, err := as.s.writes.check(sc, rm, as.a, as.follows != "")
-	if err == nil && sc.table.Follows != as.follows {
-		if as.follows != "" {
-			return nil, fmt.Errorf("table %q: %w", sc.table.Name, api.ErrNotFollower)
-		}
-		err = &api.FollowerError{Table: sc.table.Name, Replication: sc.table.Follows}
+	if err == nil {
+		err = sc.checkWritable(as.follows)
 	}
 	if err == nil && len(rm.Mutations) == 0 { // the log has no entry without
 		err = table.ErrNoMutations

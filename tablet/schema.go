@@ -2,10 +2,12 @@ package tablet
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/gcpolicy"
@@ -41,6 +43,18 @@ func newSchema(t *table.Schema, v Version) *schema {
 		}
 	}
 	return s
+}
+
+// checkWritable checks that the table accepts changes of a replication, or ordinary ones. Errors: an *api.FollowerError for ordinary changes of a table that follows
+// another one, api.ErrNotFollower for other replications, table.ErrReadOnly.
+func (s *schema) checkWritable(replication string) error {
+	switch {
+	case s.table.Follows == replication:
+		return table.CheckWritable(s.table)
+	case replication != "":
+		return fmt.Errorf("table %q: %w", s.table.Name, api.ErrNotFollower)
+	}
+	return &api.FollowerError{Table: s.table.Name, Replication: s.table.Follows}
 }
 
 // tokenKept is how long the cell of an idempotency token is kept: a mutation can be sent until table.TokenWindow after its start time, which may be

@@ -240,8 +240,8 @@ const (
 // Writes wait for the METADATA change, and reads do not. What was acknowledged before the call is deleted, and what is written after it is
 // kept. Once the change has begun, it does not end with ctx. After an error other than those named below, the rows may be deleted by the tablet's next server.
 //
-// Errors: api.ErrNotServing, *api.OverloadedError if the tablet has too many range tombstones or its commit log makes no progress, those of
-// Metadata, ErrClosed, ctx's.
+// Errors: api.ErrNotServing, *api.OverloadedError if the tablet has too many range tombstones or its commit log makes no progress,
+// table.ErrReadOnly, an *api.FollowerError, those of Metadata, ErrClosed, ctx's.
 func (s *Server) Clear(ctx context.Context, r Ref, start, end []byte) (from, to []byte, err error) {
 	t, err := s.served.tablet(r)
 	if err != nil {
@@ -289,6 +289,10 @@ func (c *clearing) run(ctx context.Context) error {
 		return err
 	}
 	defer t.fence.lift()
+	sc := t.schema.Load()
+	if err := sc.checkWritable(""); err != nil {
+		return err
+	}
 	t.meta.mu.Lock()
 	defer t.meta.mu.Unlock()
 	if t.meta.isClosed() {
@@ -300,6 +304,9 @@ func (c *clearing) run(ctx context.Context) error {
 	s.log.Info("rows cleared", "tablet", t.id, "tombstones", len(c.next.Cleared), "files", len(c.removed), "write_pause", time.Since(began))
 	if t.meta.manyClears() {
 		s.merges.queue.Add(t)
+	}
+	if !sc.current() { // the table may be read-only since, and its last clear be known: this one must not be acknowledged
+		return fmt.Errorf("the table's schema changed meanwhile: %w", api.ErrNotServing)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ const ChangesMax = 1000
 
 // AlterTableRequest holds the parameters of alter_table:
 //
-//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool} | {"change_stream": µs} | {"add_view"|"change_view"|"drop_view": change}…], options?]
+//	[table, [{"set"|"add"|"change": family} | {"drop": name} | {"protect": bool} | {"change_stream": µs} | {"read_only": [reason, if?]} | {"add_view"|"change_view"|"drop_view": change}…], options?]
 //
 // The result is the table's schema.
 type AlterTableRequest struct {
@@ -32,6 +32,8 @@ func (r *AlterTableRequest) Append(e *wire.Encoder) {
 		switch c.Op {
 		case table.ChangeProtect:
 			e.Bool(c.Protect)
+		case table.ChangeReadOnly:
+			appendReadOnly(e, &c.ReadOnly)
 		case table.ChangeStream:
 			e.Int(c.Retention.Microseconds())
 		case table.ChangeDrop:
@@ -74,6 +76,8 @@ func decodeChange(d *wire.Decoder) (c table.Change, err error) {
 	switch c.Op = op; op {
 	case table.ChangeProtect:
 		c.Protect = d.Bool()
+	case table.ChangeReadOnly:
+		decodeReadOnly(d, &c.ReadOnly)
 	case table.ChangeStream:
 		c.Retention = table.DecodeChangeRetention(d)
 	case table.ChangeDrop:
@@ -89,4 +93,27 @@ func decodeChange(d *wire.Decoder) (c table.Change, err error) {
 		err = d.Err()
 	}
 	return c, err
+}
+
+func appendReadOnly(e *wire.Encoder, c *table.ReadOnlyChange) {
+	if c.If == nil {
+		e.Array(1)
+		e.Str(c.Reason)
+		return
+	}
+	e.Array(2)
+	e.Str(c.Reason)
+	e.Str(*c.If)
+}
+
+func decodeReadOnly(d *wire.Decoder, c *table.ReadOnlyChange) {
+	n := d.Array()
+	if d.Err() == nil && (n < 1 || n > 2) {
+		d.Fail(&table.SpecError{Text: "change", Option: table.ChangeReadOnly.String(), Reason: "must have one or two values"})
+		return
+	}
+	if c.Reason = d.Str(); n > 1 {
+		before := d.Str()
+		c.If = &before
+	}
 }

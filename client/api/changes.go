@@ -505,3 +505,20 @@ func (r *Replications) Decode(d *wire.Decoder) error {
 	*r = Replications{}
 	return r.fields().decode(d)
 }
+
+// ReplicationSynced is the result of sync_replication.
+type ReplicationSynced struct {
+	// ReadOnly is why the source's table was read-only before: the table has all changes of the source then. Empty if it was not.
+	ReadOnly string
+}
+
+func (r *ReplicationSynced) fields() fields { return fields{{"read_only", &r.ReadOnly}} }
+
+// Append encodes the result.
+func (r *ReplicationSynced) Append(e *wire.Encoder) { r.fields().append(e) }
+
+// Decode decodes the result.
+func (r *ReplicationSynced) Decode(d *wire.Decoder) error {
+	*r = ReplicationSynced{}
+	return r.fields().decode(d)
+}

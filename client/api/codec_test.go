@@ -198,8 +198,9 @@ func goldenRequests() []struct {
 		{"create_backup_schedule of all tables", &CreateScheduleRequest{Name: "d", Every: time.Minute, Keep: time.Hour}, "94 a164 90 cdea60 ce0036ee80"},
 		{"create_backup of all tables", &CreateBackupRequest{}, "91 90"},
 		{"alter_table", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAdd, Family: table.FamilySpec{Name: "f", GC: &gc}},
-			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true}}},
-			"92 a174 93 81a361646482a46e616d65a166a26763aa76657273696f6e733d33 81a464726f70a167 81a770726f74656374c3"},
+			{Op: table.ChangeDrop, Family: table.FamilySpec{Name: "g"}}, {Op: table.ChangeProtect, Protect: true},
+			{Op: table.ChangeReadOnly, ReadOnly: table.ReadOnlyChange{Reason: "x"}}, {Op: table.ChangeReadOnly, ReadOnly: table.ReadOnlyChange{If: new(string)}}}},
+			"92 a174 95 81a361646482a46e616d65a166a26763aa76657273696f6e733d33 81a464726f70a167 81a770726f74656374c3 81a9726561645f6f6e6c7991a178 81a9726561645f6f6e6c7992a0a0"},
 		{"alter_table of views", &AlterTableRequest{Table: "t", Changes: []table.Change{{Op: table.ChangeAddView, View: &table.ViewChange{
 			View: *table.NewView("v", [][]byte{[]byte("a")}, table.ViewFamily{Name: "f", Prefixes: [][]byte{{}}})}}}},
 			"92 a174 91 81 a86164645f76696577 82 a465746167a0 a476696577 84 a46e616d65a176 a2696400 a4726f777391c40161 a866616d696c6965739193a16690 91c400"},

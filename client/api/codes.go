@@ -82,6 +82,8 @@ const (
 	CodeSchemaBundleChanged  rpc.Code = 164
 
 	CodeGrantsChanged rpc.Code = 165
+
+	CodeTableReadOnly rpc.Code = 168
 )
 
 // kinds is in the order in which ToRPC tries them: an error that wraps others comes before them,
@@ -123,6 +125,7 @@ var kinds = errkind.Table{
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrFamilyExists, Cause: "family_exists"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrViewExists, Cause: "view_exists"},
 		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrViewChanged, Cause: "view_changed"},
+		{Code: CodeBadSchema, Name: "bad_schema", Target: table.ErrReadOnlyChanged, Cause: "read_only_changed"},
 		{Code: CodeNodeNotFound, Name: "node_not_found", Target: ErrNodeNotFound},
 		{Code: CodeNodeInUse, Name: "node_in_use", Target: ErrNodeInUse, Form: nodeInUseForm},
 		{Code: CodeStaleEpoch, Name: "stale_epoch", Target: ErrStaleEpoch},
@@ -130,6 +133,7 @@ var kinds = errkind.Table{
 		{Code: CodeBackupNotFound, Name: "backup_not_found", Target: ErrNoBackup},
 		{Code: CodeBackupNotMade, Name: "backup_not_made", Target: ErrBackupNotMade},
 		{Code: CodeTableProtected, Name: "table_protected", Target: table.ErrProtected},
+		{Code: CodeTableReadOnly, Name: "table_read_only", Target: table.ErrReadOnly},
 		{Code: CodeOutOfRange, Name: "out_of_range", Target: ErrOutOfRange},
 		{Code: CodeNoChangeStream, Name: "no_change_stream", Target: ErrNoChangeStream},
 		{Code: CodeRestoreTime, Name: "restore_time", Target: ErrRestoreTime, Form: restoreTimeForm},

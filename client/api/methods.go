@@ -102,6 +102,7 @@ const (
 	MethodResumeReplication = "resume_replication"
 	MethodRemoveReplication = "remove_replication"
 	MethodPromoteTable      = "promote_table"
+	MethodSyncReplication   = "sync_replication"
 
 	MethodAddCluster    = "add_cluster"
 	MethodListClusters  = "list_clusters"
@@ -136,7 +137,7 @@ func Methods() []string {
 		MethodUsage, MethodKeyHeat, MethodHotTablets, MethodSetQuota, MethodListQuotas, MethodRemoveQuota, MethodSetOwner,
 		MethodCreateBackup, MethodListBackups, MethodDeleteBackup, MethodRestoreBackup,
 		MethodCreateBackupSchedule, MethodListBackupSchedules, MethodDeleteBackupSchedule, MethodBackupFiles, MethodReadBackup, MethodImportBackup,
-		MethodCreateReplication, MethodListReplications, MethodPauseReplication, MethodResumeReplication, MethodRemoveReplication, MethodPromoteTable,
+		MethodCreateReplication, MethodListReplications, MethodPauseReplication, MethodResumeReplication, MethodRemoveReplication, MethodPromoteTable, MethodSyncReplication,
 		MethodAddCluster, MethodListClusters, MethodRemoveCluster,
 		MethodCreateAppProfile, MethodListAppProfiles, MethodUpdateAppProfile, MethodDeleteAppProfile,
 		MethodCreateSchemaBundle, MethodListSchemaBundles, MethodUpdateSchemaBundle, MethodDeleteSchemaBundle,

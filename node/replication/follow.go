@@ -34,6 +34,7 @@ const (
 
 // follow copies the rows that are not copied yet, and then makes changes as they come, until an error.
 func (f *follower) follow(ctx context.Context) error {
+	f.done.Store(nil)
 	if err := f.load(ctx); err != nil {
 		return err
 	}
@@ -106,6 +107,8 @@ func (f *follower) changesFrom(ctx context.Context) error {
 			return err
 		}
 		dirty = dirty || n > 0
+		done := p.stream.Positions()
+		f.done.Store(&done)
 		if at := p.stream.Watermark(); !at.IsZero() {
 			f.watermark.Store(at.UnixMicro())
 		}

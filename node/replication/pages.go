@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // pages reads the change stream of a source, and makes its changes. Small pages are waited for, by all tables of the replication at once. If there
@@ -23,13 +24,21 @@ func (p *pages) begin(token string) (err error) {
 	return p.ofRequest("read changes", err)
 }
 
-// next makes the next changes, and returns their number. It waits for them, for at most about two seconds. When it returns nil, all are made.
+// next makes the next changes, and returns their number. It waits for them, for at most about two seconds, unless the table is urgent. When it returns nil, all are made.
 func (p *pages) next(ctx context.Context) (n int, err error) {
 	if p.more {
 		return p.page(ctx)
 	}
 	p.stream.Bound(idleBytes)
-	got, err := p.stream.Next(ctx)
+	read := p.stream.Next
+	urgent := p.urgent.holds()
+	if urgent {
+		read = p.stream.Poll
+	}
+	got, err := read(ctx)
+	if urgent && err == nil && len(got) == 0 {
+		err = timing.Sleep(ctx, urgentPause)
+	}
 	if errors.Is(err, client.ErrRowTooLarge) {
 		return p.page(ctx)
 	}

@@ -239,6 +239,12 @@ type follower struct {
 	families atomic.Pointer[families]
 	syncing  sync.Mutex // held while the table is given families, and guards st.source then
 
+	urgent urgency
+	// done are the positions after the changes that are made; nil before the first one is known.
+	done atomic.Pointer[[]client.ChangePosition]
+	// source is the connection of the last attempt.
+	source atomic.Pointer[client.Client]
+
 	following     atomic.Bool
 	watermark     atomic.Int64 // µs
 	changes, rows atomic.Int64
@@ -269,6 +275,7 @@ func (f *follower) fail(err error) {
 // loop follows the source until ctx ends.
 func (f *follower) loop(ctx context.Context, from *client.Client) {
 	f.from, f.to = from, f.Client().Table(f.table)
+	f.source.Store(from)
 	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
 	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
 		before := f.changes.Load() + f.rows.Load()

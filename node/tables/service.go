@@ -169,7 +169,7 @@ func (tb *Service) Restore(ctx context.Context, name string, old *table.Schema, 
 		return nil, nil, err
 	}
 	restored := *old.Promote()
-	restored.Name, restored.ID, restored.Protected = name, id, false
+	restored.Name, restored.ID, restored.Protected, restored.ReadOnly = name, id, false, ""
 	if err := restored.Validate(tb.Limits); err != nil {
 		return nil, nil, err
 	}
@@ -184,7 +184,7 @@ func CreateFollower(ctx context.Context, tb *Service, source *table.Schema, repl
 		return nil, err
 	}
 	s := source.Clone()
-	s.Protected, s.ChangeRetention = false, 0
+	s.Protected, s.ReadOnly, s.ChangeRetention = false, "", 0
 	if s, err = s.Promote().Follow(replication); err != nil {
 		return nil, err
 	}

@@ -67,6 +67,9 @@ func (tv *Service) clearRows(ctx context.Context, r *api.ClearRowsRequest) error
 	if s.Follows != "" {
 		return &api.FollowerError{Table: s.Name, Replication: s.Follows}
 	}
+	if err := table.CheckWritable(s); err != nil {
+		return err
+	}
 	c := &clearing{tv, s}
 	parts, err := c.divide(ctx, r.Start, r.End)
 	if err != nil {

@@ -194,6 +194,8 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitError, Hint: `"stele add" adds to cells of aggregate families, "stele put" and "stele incr" set those of others`}
 	case errors.Is(err, client.ErrProtected):
 		return &Fault{Code: ExitError, Hint: `"stele table protect TABLE --off" ends the protection of a table, "stele table protect TABLE/VIEW --off" that of a view`}
+	case errors.Is(err, client.ErrReadOnly):
+		return &Fault{Code: ExitError, Hint: `it may have been moved to another cluster; "stele table read-only TABLE --off" lets it accept changes again`}
 	case errors.Is(err, client.ErrConflict):
 		return &Fault{Code: ExitError, Hint: `the table was changed concurrently: check "stele table describe" and retry`}
 	case errors.Is(err, client.ErrNoBackup):

@@ -24,8 +24,8 @@ changes are made as they come. Tables that follow another one reject other chang
 they are promoted.
 
 The source's tables must have change streams. If the follower is away for longer than
-they keep changes, the rows are copied again. Rows that "stele table clear" or "truncate"
-deletes in the source are not deleted in the follower.`,
+they keep changes, the rows are copied again. "stele table migrate" moves a table to the
+cluster in which it follows.`,
 		Example: `  stele replication add east --from east1:7106,east2:7106 --token-file token users orders
   stele replication list
   stele replication promote users`,

@@ -94,20 +94,22 @@ func printSchema(a *cli.App, s *table.Schema) error {
 		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression.String(), g.Bloom.String(), cli.YesNo(g.InMemory))
 	}
 	grids := []*cli.Grid{families, groups}
+	add := func(title, value string) {
+		g := cli.NewGrid(title)
+		g.Add(value)
+		grids = append(grids, g)
+	}
 	if s.Granularity != table.GranularityMicros {
-		timestamps := cli.NewGrid("TIMESTAMPS")
-		timestamps.Add(s.Granularity.String())
-		grids = append(grids, timestamps)
+		add("TIMESTAMPS", s.Granularity.String())
 	}
 	if s.Protected {
-		protected := cli.NewGrid("DELETION PROTECTION")
-		protected.Add(cli.YesNo(true))
-		grids = append(grids, protected)
+		add("DELETION PROTECTION", cli.YesNo(true))
+	}
+	if s.ReadOnly != "" {
+		add("READ-ONLY", s.ReadOnly)
 	}
 	if s.ChangeRetention > 0 {
-		stream := cli.NewGrid("CHANGE STREAM")
-		stream.Add(s.ChangeRetention.String())
-		grids = append(grids, stream)
+		add("CHANGE STREAM", s.ChangeRetention.String())
 	}
 	return a.PrintAll(grids...)
 }

@@ -26,7 +26,7 @@ func tableCommand(a *cli.App) *cobra.Command {
 		RunE: cli.RequireSubcommand,
 	}
 	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableRenameCommand(a), tableDropCommand(a), tableUndropCommand(a), tablePurgeCommand(a), tableTruncateCommand(a), tableClearCommand(a), tableCompactCommand(a),
-		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableStreamCommand(a), tableCopyCommand(a), tableViewCommand(a))
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a), tableProtectCommand(a), tableReadOnlyCommand(a), tableStreamCommand(a), tableMigrateCommand(a), tableCopyCommand(a), tableViewCommand(a))
 	return cmd
 }
 
