@@ -22,10 +22,10 @@ table becomes an ordinary one. Changes are refused meanwhile, mostly for less th
 second: clients that then write to this cluster lose none. The source's table stays
 read-only, until it is dropped.
 
-If the last changes are not made within --pause-at-most, the source accepts changes again.
-The command needs the right admin on this cluster, and on the source's table, whose
-credential it takes from --from-credential. All nodes of both clusters must be of this
-version.`
+If the last changes are not made within --pause-at-most, the source accepts changes
+again. The command needs the right admin on this cluster, and on the source's table,
+whose credential it takes from --from-credential. All nodes of both clusters must be of
+this version.`
 
 const migrateExample = `  stele replication add east users --from east1:7106 --token-file token
   stele table migrate users --from-credential east-admin.pem

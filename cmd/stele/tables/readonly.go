@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-const readOnlyLong = `Let a table accept no changes of rows: once the command has returned, none is acknowledged.
-Reads, change streams, backups and changes of its families go on. Clients get the error
+const readOnlyLong = `Let a table accept no changes of rows: none begins once the command has returned. Reads,
+change streams, backups and changes of its families go on. Clients get the error
 "read-only table" with the reason. Use it once all nodes are of this version.`
 
 func tableReadOnlyCommand(a *cli.App) *cobra.Command {
