@@ -20,7 +20,34 @@ type Format string
 const (
 	JSON Format = "jsonl"
 	CSV  Format = "csv"
+	Avro Format = "avro" // of Dataflow's template Cloud Bigtable to Cloud Storage Avro
 )
+
+// Formats are those that can be read.
+var Formats = []Format{JSON, CSV, Avro}
+
+// Unit returns the name of what Item.Line counts.
+func (f Format) Unit() string {
+	if f == JSON || f == CSV {
+		return "line"
+	}
+	return "record"
+}
+
+// title returns the name of the format in a sentence.
+func (f Format) title() string {
+	return map[Format]string{Avro: "Avro"}[f]
+}
+
+// Detect returns the format of a file by its first bytes, or else what its name states.
+func Detect(in *bufio.Reader, name string) Format {
+	first, _ := in.Peek(len(avroMagic)) // an error returns when the file is read
+	if string(first) == avroMagic {
+		return Avro
+	}
+	f, _ := FormatOf(name)
+	return f
+}
 
 // FormatOf returns the format and the compression (".gz", ".zst" or "") that a file's name states. An unknown one is JSON.
 func FormatOf(name string) (f Format, compression string) {
@@ -29,19 +56,29 @@ func FormatOf(name string) (f Format, compression string) {
 			name, compression = base, c
 		}
 	}
-	if strings.HasSuffix(name, "."+string(CSV)) {
-		return CSV, compression
+	for _, f := range Formats[1:] {
+		if strings.HasSuffix(name, "."+string(f)) {
+			return f, compression
+		}
 	}
 	return JSON, compression
 }
 
 // Item is a part of a file with one row, as it was read.
 type Item struct {
-	Line   int64 // its first, from 1
-	Bytes  int
-	raw    []byte   // of JSON lines
-	fields []string // of CSV
+	Line  int64 // its first, from 1
+	Bytes int
+	// Record means that Line is a record of a binary file; More that further items of the same record follow.
+	Record, More bool
+	// Deletions are of cells that are not in the file: in any order with the cells of the item, and of others of the row.
+	Deletions []Deletion
+	raw       []byte    // of JSON lines
+	fields    []string  // of CSV
+	row       table.Row // of records
 }
+
+// Error adds the line or record to an error of the row.
+func (i *Item) Error(err error) error { return &LineError{Line: i.Line, Err: err, Record: i.Record} }
 
 // Source reads a file of rows. Next and Rejects are called by one goroutine; Decode may be called by several.
 type Source interface {
@@ -57,10 +94,17 @@ type Source interface {
 const lineBytesMax = 136 << 20
 
 // Open returns the source for a file of that format. The family is that of the columns of a CSV file whose names have none. Errors: *LineError,
-// those of in.
+// *FileError, those of in.
 func Open(f Format, in io.Reader, family string) (Source, error) {
-	if f == CSV {
+	switch f {
+	case CSV:
 		return newCSVSource(in, family)
+	case Avro:
+		r, err := newAvroReader(bufio.NewReader(in))
+		if err != nil {
+			return nil, err
+		}
+		return &recordSource{format: f, in: r}, nil
 	}
 	return &jsonSource{in: bufio.NewReaderSize(in, 1<<20)}, nil
 }
@@ -113,7 +157,7 @@ func (s *jsonSource) skipLine(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return &LineError{s.line, fmt.Errorf("longer than %d MiB", lineBytesMax>>20)}
+	return &LineError{Line: s.line, Err: fmt.Errorf("longer than %d MiB", lineBytesMax>>20)}
 }
 
 // trim removes the end of a line.
@@ -131,7 +175,7 @@ func (s *jsonSource) Decode(item *Item, p *Parser, row *table.Row) error {
 		bad.Line = item.Line
 	}
 	if err == nil && len(row.Cells) == 0 {
-		return &LineError{item.Line, errors.New("the row has no cells")}
+		return item.Error(errors.New("the row has no cells"))
 	}
 	return err
 }

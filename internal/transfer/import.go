@@ -134,6 +134,9 @@ func (im *importer) read(ctx context.Context, batches chan<- *batch) error {
 			return err
 		}
 		b.items, b.bytes, b.last = append(b.items, item), b.bytes+item.Bytes, item.Line
+		if item.More { // the record ends in another batch, perhaps
+			b.last--
+		}
 		if len(b.items) >= im.BatchRows || b.bytes >= im.BatchBytes {
 			if err := im.send(ctx, b, batches); err != nil {
 				return err
