@@ -75,7 +75,7 @@ func (r *offsetReader) take(n int64) ([]byte, error) {
 func newAvroReader(in *bufio.Reader) (*avroReader, error) {
 	r := &avroReader{in: &offsetReader{Reader: in}}
 	if err := r.header(); err != nil {
-		return nil, &FileError{Format: Avro, Offset: r.in.n, Err: err}
+		return nil, &FileError{Offset: r.in.n, Err: err}
 	}
 	return r, nil
 }

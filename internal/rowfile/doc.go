@@ -1,5 +1,5 @@
 // Package rowfile reads and writes files of rows: JSON lines, which lose nothing, and CSV, for spreadsheets. It reads files that Cloud Bigtable
-// exports. The paper has no such files: its users load tables with MapReduce.
+// and HBase export. The paper has no such files: its users load tables with MapReduce.
 //
 // # JSON lines
 //
@@ -28,6 +28,8 @@
 // which ends it.
 //
 // Avro container files have the schema avroSchema, or another one with its fields.
+//
+// Sequence files are those of HBase's Export: see sequenceFile and hbaseReader. Its marks of deletions become Deletions of an item.
 //
 // # Compression
 //

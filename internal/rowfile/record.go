@@ -2,6 +2,7 @@ package rowfile
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,13 +45,12 @@ func orTruncated(err error) error {
 	return err
 }
 
-// Bounds of what is held in memory of a file, whatever lengths it has.
-const (
-	// blockBytesMax bounds a block of a file, compressed or not: a row of 256 MiB, which is the largest that Cloud Bigtable has, and its names.
-	blockBytesMax = 320 << 20
-	// readAhead bounds what is allocated for bytes that a length promises, and that may not be in the file.
-	readAhead = 1 << 20
-)
+// blockBytesMax bounds a block of a file in memory, compressed or not: a row of 256 MiB, which is the largest that Cloud Bigtable has, and its names. Tests
+// lower it.
+var blockBytesMax int64 = 320 << 20
+
+// readAhead bounds what is allocated for bytes that a length promises, and that may not be in the file.
+const readAhead = 1 << 20
 
 // errTooLarge means that a part of a file is larger than blockBytesMax.
 func errTooLarge(part string, size int64) error {
@@ -77,6 +77,7 @@ type recordReader interface {
 // entry is a cell, or a deletion if that has a family.
 type entry struct {
 	cell     table.Cell
+	bad      error // why the cell is not valid; nil if it is
 	deletion Deletion
 }
 
@@ -96,6 +97,15 @@ type recordSource struct {
 	key    []byte
 	ahead  entry // the next one of the record, if there is more of it
 	more   bool
+}
+
+// newRecordSource returns the source for a reader, or the error with which it was opened.
+func newRecordSource(f Format, in recordReader, err error) (Source, error) {
+	s := &recordSource{format: f, in: in}
+	if err != nil {
+		return nil, s.error(err)
+	}
+	return s, nil
 }
 
 // Next implements Source.
@@ -118,6 +128,7 @@ func (s *recordSource) Next(item *Item) error {
 			item.Deletions = append(item.Deletions, s.ahead.deletion)
 		} else {
 			item.row.Cells = append(item.row.Cells, s.ahead.cell)
+			item.bad = cmp.Or(item.bad, s.ahead.bad)
 		}
 		if err := s.readAhead(); err != nil {
 			return s.error(err)
@@ -154,6 +165,9 @@ func (s *recordSource) error(err error) error {
 // Decode implements Source.
 func (s *recordSource) Decode(item *Item, _ *Parser, row *table.Row) error {
 	row.Key, row.Cells = item.row.Key, append(row.Cells[:0], item.row.Cells...)
+	if item.bad != nil {
+		return item.Error(item.bad)
+	}
 	if len(row.Cells)+len(item.Deletions) == 0 {
 		return item.Error(errors.New("the row has no cells"))
 	}

@@ -18,13 +18,14 @@ type Format string
 
 // The formats.
 const (
-	JSON Format = "jsonl"
-	CSV  Format = "csv"
-	Avro Format = "avro" // of Dataflow's template Cloud Bigtable to Cloud Storage Avro
+	JSON  Format = "jsonl"
+	CSV   Format = "csv"
+	Avro  Format = "avro"         // of Dataflow's template Cloud Bigtable to Cloud Storage Avro
+	HBase Format = "sequencefile" // sequence files of HBase's Export, and of Dataflow's template Cloud Bigtable to Cloud Storage SequenceFile
 )
 
 // Formats are those that can be read.
-var Formats = []Format{JSON, CSV, Avro}
+var Formats = []Format{JSON, CSV, Avro, HBase}
 
 // Unit returns the name of what Item.Line counts.
 func (f Format) Unit() string {
@@ -36,14 +37,17 @@ func (f Format) Unit() string {
 
 // title returns the name of the format in a sentence.
 func (f Format) title() string {
-	return map[Format]string{Avro: "Avro"}[f]
+	return map[Format]string{Avro: "Avro", HBase: "sequence"}[f]
 }
 
 // Detect returns the format of a file by its first bytes, or else what its name states.
 func Detect(in *bufio.Reader, name string) Format {
 	first, _ := in.Peek(len(avroMagic)) // an error returns when the file is read
-	if string(first) == avroMagic {
+	switch {
+	case string(first) == avroMagic:
 		return Avro
+	case len(first) == 4 && string(first[:3]) == sequenceMagic && first[3] < '\t':
+		return HBase
 	}
 	f, _ := FormatOf(name)
 	return f
@@ -75,6 +79,7 @@ type Item struct {
 	raw       []byte    // of JSON lines
 	fields    []string  // of CSV
 	row       table.Row // of records
+	bad       error     // why the record is not valid
 }
 
 // Error adds the line or record to an error of the row.
@@ -101,10 +106,10 @@ func Open(f Format, in io.Reader, family string) (Source, error) {
 		return newCSVSource(in, family)
 	case Avro:
 		r, err := newAvroReader(bufio.NewReader(in))
-		if err != nil {
-			return nil, err
-		}
-		return &recordSource{format: f, in: r}, nil
+		return newRecordSource(f, r, err)
+	case HBase:
+		r, err := newHBaseReader(bufio.NewReader(in))
+		return newRecordSource(f, r, err)
 	}
 	return &jsonSource{in: bufio.NewReaderSize(in, 1<<20)}, nil
 }

@@ -164,6 +164,7 @@ func (s *parts) Next(item *rowfile.Item) error {
 
 func (s *parts) Decode(item *rowfile.Item, _ *rowfile.Parser, row *table.Row) error {
 	row.Key = fmt.Appendf(nil, "%d/%d", item.Line, item.Bytes)
+	row.Cells = append(row.Cells[:0], table.Cell{Family: "f", Timestamp: 1})
 	return nil
 }
 

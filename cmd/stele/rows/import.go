@@ -25,10 +25,10 @@ import (
 )
 
 const importLong = `Write the rows of files to a table: JSON lines, as "stele export" and "stele scan --json"
-print them, CSV, if the name ends in .csv, or what the template "Cloud Bigtable to Cloud
-Storage Avro" of Dataflow writes, by its first bytes: see docs/files.md. Names that end in
-.gz or .zst are decompressed. PATH is a file, a folder of an export or of Avro files,
-which are imported in the order of their names, or - for standard input.
+print them, CSV, if the name ends in .csv, or, by its first bytes, an export of Cloud
+Bigtable (Avro or a sequence file, from the templates of Dataflow) or of HBase (a sequence
+file of its Export): see docs/files.md. Names that end in .gz or .zst are decompressed.
+PATH is a file, the folder of an export, or - for standard input.
 
 The table must exist, with the families of the rows. --create creates it with those that
 the folder of an export names.
@@ -311,7 +311,7 @@ func (im *importer) lines(ctx context.Context, source rowfile.Source) error {
 	cfg := transfer.ImportConfig{Schema: im.schema, Source: source, From: im.state.Line, Timestamp: im.state.Timestamp, Workers: im.flags.parallel,
 		BatchRows: importBatchRows, BatchBytes: importBatchBytes, RetryFor: im.flags.retryFor, Reject: im.reject}
 	if !im.flags.dryRun {
-		cfg.Table = im.table
+		cfg.Table, cfg.Columns = im.table, transfer.TableColumns(im.table)
 	}
 	if im.flags.state == "" {
 		return transfer.Import(ctx, cfg, &im.progress)
