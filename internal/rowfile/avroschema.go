@@ -16,6 +16,7 @@ const avroDepthMax = 32
 // avroType is a type of a schema, as far as it is needed to find where a value ends.
 type avroType struct {
 	kind     string // that of Avro
+	logical  string // its logical type
 	size     int64  // of fixed
 	items    *avroType
 	branches []*avroType // of a union
@@ -38,7 +39,7 @@ func (named avroTypes) of(n *avro.SchemaNode, depth int) (*avroType, error) {
 	if t, ok := named[n.Type]; ok {
 		return t, nil
 	}
-	t := &avroType{kind: n.Type, size: int64(n.Size)}
+	t := &avroType{kind: n.Type, logical: n.LogicalType, size: int64(n.Size)}
 	name := n.Name
 	if n.Namespace != "" {
 		name = n.Namespace + "." + name
@@ -78,6 +79,9 @@ func (named avroTypes) fields(t *avroType, n *avro.SchemaNode, depth int) error 
 		f, err := named.of(&n.Fields[i].Type, depth+1)
 		if err != nil {
 			return err
+		}
+		if logical, ok := n.Fields[i].Props["logicalType"].(string); ok && f.logical == "" { // the template writes it there
+			f.logical = logical
 		}
 		t.fields = append(t.fields, avroField{n.Fields[i].Name, f})
 		t.empty = t.empty && f.empty
@@ -126,6 +130,9 @@ func newAvroRow(n *avro.SchemaNode) (*avroRow, error) {
 		if *f.at, err = r.item.field("cells.", f.name, f.kinds...); err != nil {
 			return nil, err
 		}
+	}
+	if t := r.item.fields[r.timestamp].of.only("long"); t != nil && t.logical != "" && t.logical != "timestamp-micros" && t.logical != "local-timestamp-micros" {
+		return nil, fmt.Errorf("field cells.timestamp is of logical type %.32s, want timestamp-micros", t.logical)
 	}
 	return r, nil
 }

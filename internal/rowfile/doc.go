@@ -29,6 +29,8 @@
 //
 // Avro container files have the schema avroSchema, or another one with its fields.
 //
+// Parquet files have the same record as nested lists: see parquetReader.
+//
 // Sequence files are those of HBase's Export: see sequenceFile and hbaseReader. Its marks of deletions become Deletions of an item.
 //
 // # Compression

@@ -135,12 +135,21 @@ func snappyChunk(b *[]byte, limit int64) ([]byte, error) {
 	}
 	raw := (*b)[:n]
 	*b = (*b)[n:]
+	out, err := unsnappy(raw, limit)
+	if err == nil && len(out) == 0 {
+		err = errors.New("a chunk without bytes")
+	}
+	return out, err
+}
+
+// unsnappy decompresses a block of Snappy to at most limit bytes. A block of a few bytes may promise any length: 3 bytes make at most 64.
+func unsnappy(raw []byte, limit int64) ([]byte, error) {
 	size, err := snappy.DecodedLen(raw)
 	if err != nil {
 		return nil, err
 	}
-	if size == 0 || int64(size) > limit {
-		return nil, fmt.Errorf("a chunk of %d bytes where %d are left", size, limit)
+	if int64(size) > limit || size > 32*len(raw) {
+		return nil, fmt.Errorf("%d bytes of Snappy that promise %d, where up to %d are expected", len(raw), size, limit)
 	}
 	return snappy.Decode(nil, raw)
 }

@@ -214,7 +214,7 @@ func TestSequenceFileErrors(t *testing.T) {
 		{append([]byte("SEQ\x05"), long[4:]...), "version 5 of sequence files, want 6"},
 		{long, "record 1, byte 114: a record has 1073741824 bytes, more than 1 MiB"},
 		{whole("GzipCodec", bomb), "record 1, byte 154: decompress: more than 1 MiB"},
-		{whole("SnappyCodec", snappyBomb), "a chunk of 1000 bytes where 10 are left"},
+		{whole("SnappyCodec", snappyBomb), "bytes of Snappy that promise 1000, where up to 10 are expected"},
 		{whole("SnappyCodec", binary.BigEndian.AppendUint32(nil, math.MaxUint32)), "more than 1 MiB"},
 		{whole("", put[1:]), "record 1, byte 114: the value is not a Result of HBase 0.96 or later"},
 		{whole("", hbaseResult("f", 5, 3, "v")), "cell 0: type 3 of a cell is not known"},

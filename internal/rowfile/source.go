@@ -18,14 +18,15 @@ type Format string
 
 // The formats.
 const (
-	JSON  Format = "jsonl"
-	CSV   Format = "csv"
-	Avro  Format = "avro"         // of Dataflow's template Cloud Bigtable to Cloud Storage Avro
-	HBase Format = "sequencefile" // sequence files of HBase's Export, and of Dataflow's template Cloud Bigtable to Cloud Storage SequenceFile
+	JSON    Format = "jsonl"
+	CSV     Format = "csv"
+	Avro    Format = "avro"         // of Dataflow's template Cloud Bigtable to Cloud Storage Avro
+	Parquet Format = "parquet"      // of Dataflow's template Cloud Bigtable to Cloud Storage Parquet
+	HBase   Format = "sequencefile" // sequence files of HBase's Export, and of Dataflow's template Cloud Bigtable to Cloud Storage SequenceFile
 )
 
 // Formats are those that can be read.
-var Formats = []Format{JSON, CSV, Avro, HBase}
+var Formats = []Format{JSON, CSV, Avro, Parquet, HBase}
 
 // Unit returns the name of what Item.Line counts.
 func (f Format) Unit() string {
@@ -37,20 +38,22 @@ func (f Format) Unit() string {
 
 // title returns the name of the format in a sentence.
 func (f Format) title() string {
-	return map[Format]string{Avro: "Avro", HBase: "sequence"}[f]
+	return map[Format]string{Avro: "Avro", Parquet: "Parquet", HBase: "sequence"}[f]
 }
 
 // Detect returns the format of a file by its first bytes, or else what its name states.
 func Detect(in *bufio.Reader, name string) Format {
+	named, _ := FormatOf(name)
 	first, _ := in.Peek(len(avroMagic)) // an error returns when the file is read
 	switch {
 	case string(first) == avroMagic:
 		return Avro
 	case len(first) == 4 && string(first[:3]) == sequenceMagic && first[3] < '\t':
 		return HBase
+	case string(first) == parquetMagic && named != CSV: // it may be the name of a column
+		return Parquet
 	}
-	f, _ := FormatOf(name)
-	return f
+	return named
 }
 
 // FormatOf returns the format and the compression (".gz", ".zst" or "") that a file's name states. An unknown one is JSON.
@@ -107,6 +110,8 @@ func Open(f Format, in io.Reader, family string) (Source, error) {
 	case Avro:
 		r, err := newAvroReader(bufio.NewReader(in))
 		return newRecordSource(f, r, err)
+	case Parquet:
+		return nil, &FileError{Format: f, Offset: -1, Err: errors.New("it is read from its end, and so neither compressed nor from standard input: make a file of it first")}
 	case HBase:
 		r, err := newHBaseReader(bufio.NewReader(in))
 		return newRecordSource(f, r, err)

@@ -26,9 +26,9 @@ import (
 
 const importLong = `Write the rows of files to a table: JSON lines, as "stele export" and "stele scan --json"
 print them, CSV, if the name ends in .csv, or, by its first bytes, an export of Cloud
-Bigtable (Avro or a sequence file, from the templates of Dataflow) or of HBase (a sequence
-file of its Export): see docs/files.md. Names that end in .gz or .zst are decompressed.
-PATH is a file, the folder of an export, or - for standard input.
+Bigtable (Avro, Parquet or a sequence file of Dataflow's templates) or of HBase (a
+sequence file of its Export): see docs/files.md. Names that end in .gz or .zst are
+decompressed. PATH is a file, the folder of an export, or - for standard input.
 
 The table must exist, with the families of the rows. --create creates it with those that
 the folder of an export names.

@@ -103,42 +103,68 @@ func missingShard(dir string, names []string) error {
 }
 
 // openFile opens a file, or standard input, and decompresses it. Closing it closes both.
-func (im *importer) openFile(name string) (io.ReadCloser, error) {
+func (im *importer) openFile(name string) (*inputFile, error) {
+	in := &inputFile{}
 	im.in.Reader = im.a.In
-	closeFile := func() error { return nil }
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}
-		im.in.Reader, closeFile = f, f.Close
+		im.in.Reader, in.file = f, f
 	}
 	_, compression := rowfile.FormatOf(name)
 	z, err := rowfile.Decompress(&im.in, compression)
 	if err != nil {
-		return nil, errors.Join(fileError(name, err), closeFile())
+		return nil, errors.Join(fileError(name, err), in.file.Close())
 	}
-	return &decompressed{z, closeFile}, nil
+	in.ReadCloser, in.plain = z, compression == ""
+	return in, nil
 }
 
-// decompressed is a file that is decompressed.
-type decompressed struct {
-	io.ReadCloser
-	closeFile func() error
+// inputFile is a file that is imported.
+type inputFile struct {
+	io.ReadCloser          // what it has, decompressed
+	file          *os.File // nil if it is standard input
+	plain         bool     // it is not compressed
 }
 
 // Close implements io.Closer.
-func (d *decompressed) Close() error { return errors.Join(d.ReadCloser.Close(), d.closeFile()) }
+func (f *inputFile) Close() error {
+	if f.file == nil {
+		return f.ReadCloser.Close()
+	}
+	return errors.Join(f.ReadCloser.Close(), f.file.Close())
+}
 
 // source returns the rows of a file, of the format of --format, or else of what its first bytes and its name state.
-func (im *importer) source(in io.Reader, name string) (rowfile.Source, error) {
+func (im *importer) source(in *inputFile, name string) (rowfile.Source, error) {
 	buffered := bufio.NewReaderSize(in, 1<<20)
 	format := rowfile.Format(im.flags.format)
 	if format == "" {
 		format = rowfile.Detect(buffered, name)
 	}
 	im.note(format, name)
-	return rowfile.Open(format, buffered, im.flags.family)
+	if format != rowfile.Parquet || in.file == nil || !in.plain {
+		return rowfile.Open(format, buffered, im.flags.family)
+	}
+	info, err := in.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return rowfile.OpenParquet(countingAt{in.file, &im.in}, info.Size())
+}
+
+// countingAt counts what is read of a file anywhere. It is used by one goroutine.
+type countingAt struct {
+	file  *os.File
+	count *cli.CountingReader
+}
+
+// ReadAt implements io.ReaderAt.
+func (c countingAt) ReadAt(p []byte, off int64) (int, error) {
+	c.count.Reader = io.NewSectionReader(c.file, off, int64(len(p)))
+	return io.ReadFull(c.count, p)
 }
 
 // note reports where an interrupted import continues.
