@@ -2,11 +2,13 @@ package rowfile
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
 
@@ -150,7 +152,7 @@ func avroDecoder(codec string) (func([]byte) ([]byte, error), error) {
 	case "", "null":
 		return func(b []byte) ([]byte, error) { return b, nil }, nil
 	case "deflate":
-		c = ocf.DeflateCodec(-1)
+		return flateDecoder(), nil // faster than that of package ocf
 	case "snappy":
 		c = ocf.SnappyCodec()
 	case "zstandard":
@@ -169,6 +171,14 @@ func avroDecoder(codec string) (func([]byte) ([]byte, error), error) {
 		}
 		return b, nil
 	}, nil
+}
+
+// flateDecoder reuses a reader.
+func flateDecoder() func([]byte) ([]byte, error) {
+	z := flate.NewReader(nil)
+	return func(b []byte) ([]byte, error) {
+		return bounded(z, z.(flate.Resetter).Reset(bytes.NewReader(b), nil))
+	}
 }
 
 // record implements recordReader.

@@ -27,7 +27,7 @@
 // what it has read, and by blockBytesMax. Errors of a file are FileErrors, with the place. A record with many or large cells has several items, the last of
 // which ends it.
 //
-// Avro container files have the schema avroSchema, or another one with its fields.
+// Avro container files have the schema avroSchema, or another one with its fields. AvroWriter writes the former.
 //
 // Parquet files have the same record as nested lists: see parquetReader.
 //

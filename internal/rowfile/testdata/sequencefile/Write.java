@@ -2,6 +2,7 @@ import static java.nio.charset.StandardCharsets.ISO_8859_1;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hbase.Cell;
@@ -25,6 +26,8 @@ import org.apache.hadoop.util.ReflectionUtils;
  *
  *   mvn -q dependency:build-classpath -Dmdep.outputFile=classpath
  *   java -cp $(cat classpath) Write.java ..
+ *
+ * With a number of rows as the second argument, it writes as many to one file, for docs/performance.md.
  */
 class Write {
   static final Configuration CONF = new Configuration();
@@ -58,9 +61,30 @@ class Write {
     new java.io.File(dir, "." + name + ".crc").delete();
   }
 
+  static void large(int n) throws Exception {
+    Random random = new Random(1);
+    String[] words = new String[5000];
+    for (int i = 0; i < words.length; i++) {
+      words[i] = String.format("%016x ", random.nextLong());
+    }
+    List<Result> rows = new ArrayList<>();
+    for (int i = 0; i < n; i++) {
+      StringBuilder value = new StringBuilder();
+      while (value.length() < 1000) {
+        value.append(words[random.nextInt(words.length)]);
+      }
+      rows.add(result(put(String.format("row%09d", i), "f", "q", 1_700_000_000_000L + i, value.substring(0, 1000))));
+    }
+    write("large.seq", rows, CompressionType.BLOCK, DefaultCodec.class);
+  }
+
   public static void main(String[] args) throws Exception {
     dir = args[0];
     CONF.setStrings("io.serializations", WritableSerialization.class.getName(), ResultSerialization.class.getName());
+    if (args.length > 1) {
+      large(Integer.parseInt(args[1]));
+      return;
+    }
     CONF.setInt("io.seqfile.compress.blocksize", 2000); // several blocks
     List<Result> rows = new ArrayList<>();
     for (int i = 0; i < 20; i++) {
