@@ -46,11 +46,16 @@ func TestMain(m *testing.M) {
 //	bucket NAME          start a server of Amazon S3's protocol with a bucket, and set AWS_ENDPOINT_URL and credentials
 //	readme               run the lines of README.md that begin with bin/stele, except serve
 func TestScripts(t *testing.T) {
+	rowfiles, err := filepath.Abs("../../internal/rowfile/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("STELE_ADDR", "127.0.0.1:1") // nothing listens there
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("ROWFILES", rowfiles) // files of rows that other programs have written
 			n, members := &scriptNode{}, scriptCluster{}
 			env.Values[nodeKey{}], env.Values[membersKey{}] = n, members
 			env.Defer(n.kill)

@@ -71,7 +71,7 @@ func newCSVSource(in io.Reader, family string) (*csvSource, error) {
 	header, err := s.in.Read()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, &LineError{1, errors.New("the header is missing")}
+		return nil, &LineError{Line: 1, Err: errors.New("the header is missing")}
 	case err != nil:
 		return nil, csvError(err)
 	}
@@ -84,9 +84,9 @@ func newCSVSource(in io.Reader, family string) (*csvSource, error) {
 		}
 		switch {
 		case !ok:
-			return nil, &LineError{1, fmt.Errorf("column %.64q: want family:qualifier, or give the family of all columns", name)}
+			return nil, &LineError{Line: 1, Err: fmt.Errorf("column %.64q: want family:qualifier, or give the family of all columns", name)}
 		case seen[f+":"+q]:
-			return nil, &LineError{1, fmt.Errorf("column %.64q occurs twice", name)}
+			return nil, &LineError{Line: 1, Err: fmt.Errorf("column %.64q occurs twice", name)}
 		}
 		seen[f+":"+q] = true
 		s.columns = append(s.columns, column{f, []byte(q)})
@@ -98,7 +98,7 @@ func newCSVSource(in io.Reader, family string) (*csvSource, error) {
 func csvError(err error) error {
 	var bad *csv.ParseError
 	if errors.As(err, &bad) {
-		return &LineError{int64(bad.Line), bad.Err}
+		return &LineError{Line: int64(bad.Line), Err: bad.Err}
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (s *csvSource) Decode(item *Item, _ *Parser, row *table.Row) error {
 		}
 	}
 	if len(row.Cells) == 0 {
-		return &LineError{item.Line, errors.New("the row has no value")}
+		return item.Error(errors.New("the row has no value"))
 	}
 	return nil
 }

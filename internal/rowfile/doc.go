@@ -1,5 +1,5 @@
-// Package rowfile reads and writes files of rows: JSON lines, which lose nothing, and CSV, for spreadsheets. The paper has no such files: its
-// users load tables with MapReduce.
+// Package rowfile reads and writes files of rows: JSON lines, which lose nothing, and CSV, for spreadsheets. It reads files that Cloud Bigtable
+// and HBase export. The paper has no such files: its users load tables with MapReduce.
 //
 // # JSON lines
 //
@@ -20,6 +20,18 @@
 // The format is that of RFC 4180. The first record is a header: a name for the keys of rows, which has no meaning, and then the column of
 // each field, family:qualifier. Each further record is a row: its key, and a value for each column. An empty field is no cell. CSV has no
 // timestamps, and only the newest value of a column, and cannot hold empty values.
+//
+// # Records
+//
+// Binary files have a record for each row. They may be damaged, or made to do harm: no length in them is trusted, and what a reader allocates is bounded by
+// what it has read, and by blockBytesMax. Errors of a file are FileErrors, with the place. A record with many or large cells has several items, the last of
+// which ends it.
+//
+// Avro container files have the schema avroSchema, or another one with its fields. AvroWriter writes the former.
+//
+// Parquet files have the same record as nested lists: see parquetReader.
+//
+// Sequence files are those of HBase's Export: see sequenceFile and hbaseReader. Its marks of deletions become Deletions of an item.
 //
 // # Compression
 //

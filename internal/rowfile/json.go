@@ -64,7 +64,9 @@ func (w *JSONWriter) appendLine(b, key []byte, cells []table.Cell) []byte {
 		c := &cells[i]
 		w.column = append(append(append(w.column[:0], c.Family...), ':'), c.Qualifier...)
 		b = appendField(append(b, '{'), "column", w.column)
-		b = strconv.AppendInt(append(b, `,"timestamp":`...), c.Timestamp, 10)
+		if c.Timestamp != table.ServerTimestamp {
+			b = strconv.AppendInt(append(b, `,"timestamp":`...), c.Timestamp, 10)
+		}
 		b = append(appendField(append(b, ','), "value", c.Value), '}')
 	}
 	return append(b, "]}\n"...)
@@ -83,16 +85,30 @@ func appendField(b []byte, name string, v []byte) []byte {
 
 // Parser parses JSON lines. It is not safe for concurrent use.
 type Parser struct {
-	in   bytes.Reader
-	dec  jsontext.Decoder
-	text []byte // of a field
-	int  [8]byte
-	// families has the names of families, which the cells of all rows share.
-	families map[string]string
+	in       bytes.Reader
+	dec      jsontext.Decoder
+	text     []byte // of a field
+	int      [8]byte
+	families interner
 }
 
-// familiesMax bounds Parser.families: a table has at most 100 families.
+// familiesMax bounds an interner: a table has at most 100 families.
 const familiesMax = 1000
+
+// interner has the names of families, which the cells of all rows share.
+type interner map[string]string
+
+func (names *interner) get(b []byte) string {
+	if known, ok := (*names)[string(b)]; ok {
+		return known
+	}
+	if *names == nil || len(*names) >= familiesMax {
+		*names = interner{}
+	}
+	name := string(b)
+	(*names)[name] = name
+	return name
+}
 
 // Parse parses a line into row, whose memory it reuses. The row is valid until the next call. A cell without a timestamp has
 // table.ServerTimestamp. Errors: *LineError, without a line number.
@@ -256,15 +272,7 @@ func (p *Parser) column(name []byte) (family string, qualifier []byte, err error
 	if !ok {
 		return "", nil, fmt.Errorf("column %.64q: want family:qualifier", name)
 	}
-	if known, ok := p.families[string(f)]; ok {
-		return known, qualifier, nil
-	}
-	if p.families == nil || len(p.families) >= familiesMax {
-		p.families = map[string]string{}
-	}
-	family = string(f)
-	p.families[family] = family
-	return family, qualifier, nil
+	return p.families.get(f), qualifier, nil
 }
 
 func (p *Parser) timestamp(ts *int64) error {
@@ -344,15 +352,19 @@ func (p *Parser) bytes(name string, f *bytesField) error {
 	return nil
 }
 
-// LineError is the reason for which a line of a file is no row.
+// LineError is the reason for which a line, or a record, of a file is no row.
 type LineError struct {
-	Line int64 // from 1; 0 if unknown
-	Err  error
+	Line   int64 // from 1; 0 if unknown
+	Err    error
+	Record bool // it is a record
 }
 
 func (e *LineError) Error() string {
 	if e.Line == 0 {
 		return e.Err.Error()
+	}
+	if e.Record {
+		return fmt.Sprintf("record %d: %v", e.Line, e.Err)
 	}
 	return fmt.Sprintf("line %d: %v", e.Line, e.Err)
 }

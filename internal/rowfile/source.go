@@ -18,9 +18,43 @@ type Format string
 
 // The formats.
 const (
-	JSON Format = "jsonl"
-	CSV  Format = "csv"
+	JSON    Format = "jsonl"
+	CSV     Format = "csv"
+	Avro    Format = "avro"         // of Dataflow's template Cloud Bigtable to Cloud Storage Avro
+	Parquet Format = "parquet"      // of Dataflow's template Cloud Bigtable to Cloud Storage Parquet
+	HBase   Format = "sequencefile" // sequence files of HBase's Export, and of Dataflow's template Cloud Bigtable to Cloud Storage SequenceFile
 )
+
+// Formats are those that can be read.
+var Formats = []Format{JSON, CSV, Avro, Parquet, HBase}
+
+// Unit returns the name of what Item.Line counts.
+func (f Format) Unit() string {
+	if f == JSON || f == CSV {
+		return "line"
+	}
+	return "record"
+}
+
+// title returns the name of the format in a sentence.
+func (f Format) title() string {
+	return map[Format]string{Avro: "Avro", Parquet: "Parquet", HBase: "sequence"}[f]
+}
+
+// Detect returns the format of a file by its first bytes, or else what its name states.
+func Detect(in *bufio.Reader, name string) Format {
+	named, _ := FormatOf(name)
+	first, _ := in.Peek(len(avroMagic)) // an error returns when the file is read
+	switch {
+	case string(first) == avroMagic:
+		return Avro
+	case len(first) == 4 && string(first[:3]) == sequenceMagic && first[3] < '\t':
+		return HBase
+	case string(first) == parquetMagic && named != CSV: // it may be the name of a column
+		return Parquet
+	}
+	return named
+}
 
 // FormatOf returns the format and the compression (".gz", ".zst" or "") that a file's name states. An unknown one is JSON.
 func FormatOf(name string) (f Format, compression string) {
@@ -29,19 +63,30 @@ func FormatOf(name string) (f Format, compression string) {
 			name, compression = base, c
 		}
 	}
-	if strings.HasSuffix(name, "."+string(CSV)) {
-		return CSV, compression
+	for _, f := range Formats[1:] {
+		if strings.HasSuffix(name, "."+string(f)) {
+			return f, compression
+		}
 	}
 	return JSON, compression
 }
 
 // Item is a part of a file with one row, as it was read.
 type Item struct {
-	Line   int64 // its first, from 1
-	Bytes  int
-	raw    []byte   // of JSON lines
-	fields []string // of CSV
+	Line  int64 // its first, from 1
+	Bytes int
+	// Record means that Line is a record of a binary file; More that further items of the same record follow.
+	Record, More bool
+	// Deletions are of cells that are not in the file: in any order with the cells of the item, and of others of the row.
+	Deletions []Deletion
+	raw       []byte    // of JSON lines
+	fields    []string  // of CSV
+	row       table.Row // of records
+	bad       error     // why the record is not valid
 }
+
+// Error adds the line or record to an error of the row.
+func (i *Item) Error(err error) error { return &LineError{Line: i.Line, Err: err, Record: i.Record} }
 
 // Source reads a file of rows. Next and Rejects are called by one goroutine; Decode may be called by several.
 type Source interface {
@@ -57,10 +102,19 @@ type Source interface {
 const lineBytesMax = 136 << 20
 
 // Open returns the source for a file of that format. The family is that of the columns of a CSV file whose names have none. Errors: *LineError,
-// those of in.
+// *FileError, those of in.
 func Open(f Format, in io.Reader, family string) (Source, error) {
-	if f == CSV {
+	switch f {
+	case CSV:
 		return newCSVSource(in, family)
+	case Avro:
+		r, err := newAvroReader(bufio.NewReader(in))
+		return newRecordSource(f, r, err)
+	case Parquet:
+		return nil, &FileError{Format: f, Offset: -1, Err: errors.New("it is read from its end, and so neither compressed nor from standard input: make a file of it first")}
+	case HBase:
+		r, err := newHBaseReader(bufio.NewReader(in))
+		return newRecordSource(f, r, err)
 	}
 	return &jsonSource{in: bufio.NewReaderSize(in, 1<<20)}, nil
 }
@@ -113,7 +167,7 @@ func (s *jsonSource) skipLine(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return &LineError{s.line, fmt.Errorf("longer than %d MiB", lineBytesMax>>20)}
+	return &LineError{Line: s.line, Err: fmt.Errorf("longer than %d MiB", lineBytesMax>>20)}
 }
 
 // trim removes the end of a line.
@@ -131,7 +185,7 @@ func (s *jsonSource) Decode(item *Item, p *Parser, row *table.Row) error {
 		bad.Line = item.Line
 	}
 	if err == nil && len(row.Cells) == 0 {
-		return &LineError{item.Line, errors.New("the row has no cells")}
+		return item.Error(errors.New("the row has no cells"))
 	}
 	return err
 }

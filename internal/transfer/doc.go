@@ -5,6 +5,8 @@
 // which all rows have been applied or rejected: an interrupted import continues behind it. All cells of an import that have no timestamp in
 // the file get the same one, so that repeated batches change nothing.
 //
+// Files of HBase have deletions, of timestamps of which the file has no cells. They may be applied before or after other items of the row, and again.
+//
 // An export reads each row as a whole, and different rows at different times. To a directory it writes parts, several at a time, and a
 // manifest that names them; an interrupted export continues with the parts that are missing.
 //

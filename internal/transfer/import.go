@@ -33,6 +33,8 @@ type ImportConfig struct {
 	// Schema is that of the table. A cell of an aggregate family replaces the one that the table has.
 	Schema *table.Schema
 	Source rowfile.Source
+	// Columns reads the columns of rows whose families have deletions in the file. It is used if Table is not nil.
+	Columns ColumnReader
 	// From is the number of lines to skip: those up to Progress.Line of an earlier import.
 	From int64
 	// Timestamp is that of cells without one, in microseconds.
@@ -134,6 +136,9 @@ func (im *importer) read(ctx context.Context, batches chan<- *batch) error {
 			return err
 		}
 		b.items, b.bytes, b.last = append(b.items, item), b.bytes+item.Bytes, item.Line
+		if item.More { // the record ends in another batch, perhaps
+			b.last--
+		}
 		if len(b.items) >= im.BatchRows || b.bytes >= im.BatchBytes {
 			if err := im.send(ctx, b, batches); err != nil {
 				return err
@@ -245,7 +250,7 @@ func (w *worker) applied(t todo) {
 func (w *worker) apply(ctx context.Context, b *batch) error {
 	w.todo = w.todo[:0]
 	for i := range b.items {
-		if err := w.decode(&b.items[i]); err != nil {
+		if err := w.decode(ctx, &b.items[i]); err != nil {
 			return err
 		}
 	}
@@ -272,7 +277,7 @@ func (w *worker) apply(ctx context.Context, b *batch) error {
 }
 
 // decode decodes an item to a mutation, or rejects it.
-func (w *worker) decode(item *rowfile.Item) error {
+func (w *worker) decode(ctx context.Context, item *rowfile.Item) error {
 	if err := w.im.Source.Decode(item, &w.parser, &w.row); err != nil {
 		return w.im.reject(item, err)
 	}
@@ -282,6 +287,11 @@ func (w *worker) decode(item *rowfile.Item) error {
 	}
 	m := w.ms[n]
 	m.Reset(string(w.row.Key))
+	if err := w.deletions(ctx, m, item); ofRow(err) {
+		return w.im.reject(item, err)
+	} else if err != nil {
+		return err
+	}
 	for i := range w.row.Cells {
 		c := &w.row.Cells[i]
 		if c.Timestamp == table.ServerTimestamp {
@@ -291,9 +301,9 @@ func (w *worker) decode(item *rowfile.Item) error {
 		w.add(m, &table.Cell{Family: c.Family, Qualifier: bytes.Clone(c.Qualifier), Timestamp: c.Timestamp, Value: bytes.Clone(c.Value)})
 	}
 	w.todo = append(w.todo, todo{item, int64(len(w.row.Cells))})
-	if w.im.Table == nil {
+	if w.im.Table == nil || m.Len() == 0 { // with deletions only, of columns that the row has not
 		w.applied(w.todo[n])
-		w.todo = w.todo[:0]
+		w.todo = w.todo[:n]
 	}
 	return nil
 }

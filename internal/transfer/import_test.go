@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/rowfile"
 	"github.com/steledb/stele/internal/testseed"
+	"github.com/steledb/stele/table"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -137,6 +139,60 @@ func TestImportResumes(t *testing.T) {
 		}
 		if len(all) != rows-1 || rejected == 0 {
 			t.Fatalf("%d rows applied, %d rejected, want %d and 1", len(all), rejected, rows-1)
+		}
+	}
+}
+
+// parts is a file of records that have several items each.
+type parts struct {
+	rowfile.Source
+	records, of int64
+	record, at  int64
+}
+
+func (s *parts) Next(item *rowfile.Item) error {
+	if s.at == 0 {
+		if s.record == s.records {
+			return io.EOF
+		}
+		s.record, s.at = s.record+1, s.of
+	}
+	s.at--
+	*item = rowfile.Item{Line: s.record, Record: true, Bytes: int(s.of - s.at), More: s.at > 0}
+	return nil
+}
+
+func (s *parts) Decode(item *rowfile.Item, _ *rowfile.Parser, row *table.Row) error {
+	row.Key = fmt.Appendf(nil, "%d/%d", item.Line, item.Bytes)
+	row.Cells = append(row.Cells[:0], table.Cell{Family: "f", Timestamp: 1})
+	return nil
+}
+
+// TestImportResumesInRecords (TR2): an import continues behind a record only if all of its items have been applied, in whatever batches they are.
+func TestImportResumesInRecords(t *testing.T) {
+	const records, of = 40, 5
+	r := rand.New(rand.NewPCG(testseed.New(t), 0))
+	for range 50 {
+		left, all, line := r.IntN(records*of), map[string]int{}, int64(0)
+		for done := false; !done; left = records * of {
+			broken := errors.New("broken")
+			f := &fake{rows: map[string]int{}, fail: func(*fake, string) error {
+				if left--; left < 0 {
+					return broken
+				}
+				return nil
+			}}
+			p, err := run(t, f, "", func(cfg *ImportConfig) {
+				cfg.From, cfg.Source, cfg.BatchRows = line, &parts{records: records, of: of}, 3
+			})
+			if err != nil && !errors.Is(err, broken) {
+				t.Fatal(err)
+			}
+			maps.Copy(all, f.rows)
+			line, done = p.Line.Load(), err == nil
+		}
+		if len(all) != records*of || line != records {
+			t.Fatalf("%d items applied, up to record %d, want %d and %d", len(all), line, records*of, records)
 		}
 	}
 }

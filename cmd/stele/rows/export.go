@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ import" reads.
 
 JSON lines have every version of every cell, with its timestamp: see docs/files.md. CSV,
 if the name of FILE ends in .csv, has a column for each column of the table and its
-newest value. A name that ends in .gz or .zst is compressed.
+newest value. Avro, if it ends in .avro, has every version, too, in the form of the
+templates of Dataflow. A name that ends in .gz or .zst is compressed.
 
 If PATH is a folder, or ends in a slash, the export has several files, which are written
 at the same time, and export.json, with the families of the table. If it is interrupted,
@@ -42,15 +44,16 @@ is now, make a backup, and export what "stele backup restore" makes of it.`
 const exportExample = `  stele export webtable > webtable.jsonl
   stele export webtable --out webtable.jsonl.zst --family anchor --since 30d
   stele export webtable --out /backup/webtable/
+  stele export webtable --out avro/ --format avro --compress gzip
   stele export users --out users.csv --column 'info:(name|email)'`
 
 // exportFlags are the flags of "stele export".
 type exportFlags struct {
-	out, compression string
-	force            bool
-	parallel         int
-	cells            selection
-	rows             span
+	out, format, compression string
+	force                    bool
+	parallel                 int
+	cells                    selection
+	rows                     span
 }
 
 func exportCommand(a *cli.App) *cobra.Command {
@@ -75,7 +78,8 @@ func exportCommand(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "-", "the `PATH` of the file or folder; - is standard output")
 	flags.BoolVar(&f.force, "force", false, "overwrite the file of --out")
-	flags.StringVar(&f.compression, "compress", "zstd", "compression of the files in a folder: zstd, gzip or none")
+	flags.StringVar(&f.format, "format", "", "the `format` of the files in a folder, or of standard output: jsonl or avro")
+	flags.StringVar(&f.compression, "compress", "zstd", "compression of the files in a folder, and in Avro: zstd, gzip or none")
 	flags.IntVar(&f.parallel, "parallel", min(8, 2*runtime.NumCPU()), "write `N` files of a folder at the same time")
 	f.rows.register(cmd)
 	f.cells.register(cmd)
@@ -120,13 +124,39 @@ func (e *export) configure(cmd *cobra.Command) error {
 		return cli.Usagef("", "--start, --end and --prefix select no row")
 	}
 	var given []string
-	for _, name := range []string{"start", "end", "prefix", "family", "column", "value-regex", "filter", "versions", "since", "until"} {
+	for _, name := range []string{"start", "end", "prefix", "family", "column", "value-regex", "filter", "versions", "since", "until", "format"} {
 		if flag := cmd.Flags().Lookup(name); flag.Changed {
 			given = append(given, "--"+name+"="+flag.Value.String())
 		}
 	}
 	e.options = strings.Join(given, " ")
-	e.cfg.NewWriter = func(out io.Writer) (transfer.Writer, error) { return rowfile.NewJSONWriter(out), nil }
+	if f.format != "" && f.format != string(rowfile.JSON) && f.format != string(rowfile.Avro) {
+		return cli.Usagef("", "--format is %q, want jsonl or avro", f.format)
+	}
+	if rowfile.AvroCodecs[f.compression] == "" {
+		return cli.Usagef("", "--compress is %q, want zstd, gzip or none", f.compression)
+	}
+	return nil
+}
+
+// writer sets the writer of files of a format.
+func (e *export) writer(ctx context.Context, format rowfile.Format) error {
+	switch format {
+	case rowfile.JSON:
+		e.cfg.NewWriter = func(out io.Writer) (transfer.Writer, error) { return rowfile.NewJSONWriter(out), nil }
+	case rowfile.Avro:
+		codec := rowfile.AvroCodecs[e.flags.compression]
+		e.cfg.NewWriter = func(out io.Writer) (transfer.Writer, error) { return rowfile.NewAvroWriter(out, codec) }
+	case rowfile.CSV:
+		columns, err := e.columns(ctx)
+		if err != nil {
+			return err
+		}
+		e.cfg.Options = append(e.cfg.Options, client.Versions(1))
+		e.cfg.NewWriter = func(out io.Writer) (transfer.Writer, error) { return rowfile.NewCSVWriter(out, columns) }
+	default:
+		return cli.Usagef("name a file that ends in .avro, .jsonl or .csv", "files of the format %s are not written", format)
+	}
 	return nil
 }
 
@@ -150,13 +180,12 @@ func (e *export) file(ctx context.Context) error {
 	if info, err := os.Stat(e.flags.out); err == nil && info.Mode().IsRegular() && !e.flags.force && e.flags.out != "-" {
 		return cli.Conflictf("name another file, or add --force", "%s exists", e.flags.out)
 	}
-	if format, _ := rowfile.FormatOf(e.flags.out); format == rowfile.CSV {
-		columns, err := e.columns(ctx)
-		if err != nil {
-			return err
-		}
-		e.cfg.Options = append(e.cfg.Options, client.Versions(1))
-		e.cfg.NewWriter = func(out io.Writer) (transfer.Writer, error) { return rowfile.NewCSVWriter(out, columns) }
+	format, _ := rowfile.FormatOf(e.flags.out)
+	if e.flags.out == "-" && e.flags.format != "" {
+		format = rowfile.Format(e.flags.format)
+	}
+	if err := e.writer(ctx, format); err != nil {
+		return err
 	}
 	if e.flags.out == "-" {
 		return e.report(e.watch(func() error { return transfer.Export(ctx, e.cfg, e.a.Out, &e.done) }))
@@ -191,9 +220,13 @@ func (e *export) columns(ctx context.Context) (columns []string, err error) {
 // folder writes the files of a folder that are missing.
 func (e *export) folder(ctx context.Context) error {
 	dir := filepath.Clean(e.flags.out)
-	suffix, ok := map[string]string{"zstd": ".jsonl.zst", "gzip": ".jsonl.gz", "none": ".jsonl"}[e.flags.compression]
-	if !ok {
-		return cli.Usagef("", "--compress is %q, want zstd, gzip or none", e.flags.compression)
+	suffix := map[string]string{"zstd": ".jsonl.zst", "gzip": ".jsonl.gz", "none": ".jsonl"}[e.flags.compression]
+	format := cmp.Or(rowfile.Format(e.flags.format), rowfile.JSON)
+	if format == rowfile.Avro {
+		suffix = ".avro"
+	}
+	if err := e.writer(ctx, format); err != nil {
+		return err
 	}
 	m, err := transfer.ReadManifest(dir)
 	switch {

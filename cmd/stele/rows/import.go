@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +25,10 @@ import (
 )
 
 const importLong = `Write the rows of files to a table: JSON lines, as "stele export" and "stele scan --json"
-print them, or CSV, if the name ends in .csv: see docs/files.md. Names that end in .gz or
-.zst are decompressed. PATH is a file, the folder of an export, or - for JSON lines from
-standard input.
+print them, CSV, if the name ends in .csv, or, by its first bytes, an export of Cloud
+Bigtable (Avro, Parquet or a sequence file of Dataflow's templates) or of HBase (a
+sequence file of its Export): see docs/files.md. Names that end in .gz or .zst are
+decompressed. PATH is a file, the folder of an export, or - for standard input.
 
 The table must exist, with the families of the rows. --create creates it with those that
 the folder of an export names.
@@ -41,6 +43,7 @@ aggregate family. Cells without a timestamp get the time at which the import beg
 
 const importExample = `  stele import webtable webtable.jsonl.zst
   stele import webtable /backup/webtable/ --create --state webtable.state
+  stele import webtable ./dataflow-export/ --state webtable.state
   stele import users users.csv --family info --rejects users.rejected.csv
   stele scan other --json | stele import webtable -`
 
@@ -70,9 +73,9 @@ func importCommand(a *cli.App) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.format, "format", "", "the `format` of the files, jsonl or csv, whatever their names")
+	flags.StringVar(&f.format, "format", "", "the `format` of the files, whatever their names: "+formatNames())
 	flags.StringVar(&f.family, "family", "", "the family of the columns of CSV files whose names have none")
-	flags.StringVar(&f.rejects, "rejects", "", "write rows that are rejected to `FILE`, in the format of the input, and go on")
+	flags.StringVar(&f.rejects, "rejects", "", "write rows that are rejected to `FILE`, as JSON lines or CSV, and go on")
 	flags.StringVar(&f.state, "state", "", "keep the progress in `FILE`, and continue from it")
 	flags.BoolVar(&f.create, "create", false, "create the table with the families of the export's folder, if it does not exist")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check the files and write nothing")
@@ -83,8 +86,8 @@ func importCommand(a *cli.App) *cobra.Command {
 
 func (f *importFlags) check() error {
 	switch {
-	case f.format != "" && f.format != string(rowfile.JSON) && f.format != string(rowfile.CSV):
-		return cli.Usagef("", "--format is %q, want jsonl or csv", f.format)
+	case f.format != "" && !slices.Contains(rowfile.Formats, rowfile.Format(f.format)):
+		return cli.Usagef("", "--format is %q, want %s", f.format, formatNames())
 	case f.parallel < 1 || f.parallel > 256:
 		return cli.Usagef("", "--parallel is %d, want 1 to 256", f.parallel)
 	case f.retryFor < 0:
@@ -120,6 +123,7 @@ type importer struct {
 	state    importState
 	total    int64 // bytes of all files
 	earlier  int64 // bytes of the files that the state has completed
+	resumed  bool  // the state is of an earlier run, and no file has been opened
 	in       cli.CountingReader
 	progress transfer.Progress
 	rejects  *os.File
@@ -195,7 +199,7 @@ func (im *importer) add(path string) (m *transfer.Manifest, err error) {
 	}
 	m, err = transfer.ReadManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, cli.Usagef("name its files", "%s is a folder, and not that of an export: it has no %s", path, transfer.ManifestName)
+		return nil, im.addFolder(path)
 	} else if err != nil {
 		return nil, err
 	}
@@ -259,8 +263,7 @@ func (im *importer) readState() error {
 			}
 		}
 		if im.files[im.skip] == s.File && s.Table == im.table.Name() {
-			im.state = s
-			im.a.Notef("continuing behind line %s of %s", cli.FormatCount(s.Line), s.File)
+			im.state, im.resumed = s, true
 			return nil
 		}
 	}
@@ -285,36 +288,19 @@ func (im *importer) run(ctx context.Context) error {
 
 // file imports one file, behind the line of the state.
 func (im *importer) file(ctx context.Context, name string) error {
-	in := im.a.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
-	}
-	format, compression := rowfile.FormatOf(name)
-	if im.flags.format != "" {
-		format = rowfile.Format(im.flags.format)
-	}
-	im.in.Reader = in
-	z, err := rowfile.Decompress(&im.in, compression)
+	in, err := im.openFile(name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
-	defer z.Close()
-	source, err := rowfile.Open(format, z, im.flags.family)
+	defer in.Close()
+	source, err := im.source(in, name)
 	if err == nil && im.rejects != nil {
 		im.write, err = source.Rejects(im.rejects)
 	}
 	if err == nil {
 		err = im.lines(ctx, source)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return fileError(name, err)
 }
 
 // statePeriod is the interval at which the state is written.
@@ -325,7 +311,7 @@ func (im *importer) lines(ctx context.Context, source rowfile.Source) error {
 	cfg := transfer.ImportConfig{Schema: im.schema, Source: source, From: im.state.Line, Timestamp: im.state.Timestamp, Workers: im.flags.parallel,
 		BatchRows: importBatchRows, BatchBytes: importBatchBytes, RetryFor: im.flags.retryFor, Reject: im.reject}
 	if !im.flags.dryRun {
-		cfg.Table = im.table
+		cfg.Table, cfg.Columns = im.table, transfer.TableColumns(im.table)
 	}
 	if im.flags.state == "" {
 		return transfer.Import(ctx, cfg, &im.progress)
@@ -360,7 +346,7 @@ func (im *importer) saveState() error {
 func (im *importer) reject(item *rowfile.Item, err error) error {
 	var bad *rowfile.LineError
 	if !errors.As(err, &bad) {
-		err = &rowfile.LineError{Line: item.Line, Err: err}
+		err = item.Error(err)
 	}
 	if im.rejects == nil && !im.flags.dryRun {
 		return cli.WithHint(err, "with --rejects FILE such rows are written to FILE, and the others imported")
