@@ -200,3 +200,33 @@ func TestMigrateTwice(t *testing.T) {
 		t.Errorf("none of them has moved the table: %v", errs)
 	}
 }
+
+// TestMigrateByAnyNode: each node of an open cluster knows the state of replications, and whether a table has all changes. A table is moved by a node that is not
+// the master, also if the master dies before.
+func TestMigrateByAnyNode(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 3)
+	r.add()
+	r.equal("after the copy")
+	for i := range r.to.addrs {
+		c := r.to.client(i)
+		good(c.Replications().Sync(r.ctx, "t"))
+		all := good(c.Replications().List(r.ctx))
+		for end := time.Now().Add(10 * time.Second); all[0].Tables[0].State == api.ReplicationCopying && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			all = good(c.Replications().List(r.ctx))
+		}
+		if x := &all[0].Tables[0]; x.State != api.ReplicationFollowing || x.LagMS < 0 {
+			t.Errorf("node %d: %+v", i, x)
+		}
+	}
+	master := r.to.master()
+	r.to.stop(master)
+	r.x.step()
+	cfg := r.migration()
+	cfg.Target = r.to.client((master + 1) % 3)
+	refused := good(migrate.Run(r.ctx, cfg))
+	t.Logf("changes were refused for %v", refused)
+	if err := r.accepts(cfg.Target); err != nil {
+		t.Errorf("the target: %v", err)
+	}
+}

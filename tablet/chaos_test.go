@@ -105,7 +105,7 @@ func (w *chaosWorker) clear(row string) {
 			return
 		case w.run.failed():
 			return
-		case expected(err), errors.Is(err, api.ErrUnavailable), errors.Is(err, api.ErrOverloaded):
+		case expected(err), errors.Is(err, ErrMetaLost), errors.Is(err, api.ErrUnavailable), errors.Is(err, api.ErrOverloaded):
 			time.Sleep(time.Millisecond)
 		default:
 			w.run.fail("clear row %s: %v", row, err)

@@ -33,6 +33,8 @@ type Guard struct {
 	Right acl.Rights // of Right and RightOfTable
 	// Master has the master's node execute the method, because only that node may write the change.
 	Master bool
+	// Knows means, with Master, that only the master's node knows the answer. Requests are forwarded in an open cluster, too, in which any node may make changes.
+	Knows bool
 	// About returns the subject of a change for the audit log (auditsubject.go). Nil: the table.
 	About func(c *rpc.Call) string
 	// Leader states whether the method needs the lock service's leader.

@@ -54,8 +54,8 @@ func (d *Dispatcher) Handle(method string, mode rpc.Mode, guard authz.Guard, h f
 				return
 			}
 		}
-		if guard.Master && !d.Authz.Open && d.MasterEpoch() == 0 {
-			if caller := authz.SubjectOf(c); caller.Restricted() {
+		if guard.Master && (guard.Knows || !d.Authz.Open) && d.MasterEpoch() == 0 {
+			if caller := authz.SubjectOf(c); d.Authz.Open || caller.Restricted() {
 				d.forward(c, method, &guard, caller, h)
 			} else {
 				reply.Fail(c, changes.ErrNotMaster)

@@ -64,8 +64,8 @@ func New(cfg Config) *Service {
 func (s *Service) Register(r method.Registrar) {
 	guard := authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("replication"), Leader: authz.LeaderFirst}
 	r.Handle(api.MethodCreateReplication, rpc.Spawned, guard, s.create)
-	r.HandleNames(api.MethodListReplications, 0, authz.Guard{To: authz.Right, Right: acl.Read, Master: true, Leader: authz.LeaderThroughout}, s.list)
-	r.HandleNames(api.MethodSyncReplication, 1, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("table"), Leader: authz.LeaderThroughout}, s.sync)
+	r.HandleNames(api.MethodListReplications, 0, authz.Guard{To: authz.Right, Right: acl.Read, Master: true, Knows: true, Leader: authz.LeaderThroughout}, s.list)
+	r.HandleNames(api.MethodSyncReplication, 1, authz.Guard{To: authz.Right, Right: acl.Admin, Master: true, Knows: true, About: authz.Named("table"), Leader: authz.LeaderThroughout}, s.sync)
 	for name, change := range map[string]func(ctx context.Context, name string) error{
 		api.MethodPauseReplication:  func(ctx context.Context, name string) error { return s.pause(ctx, name, true) },
 		api.MethodResumeReplication: func(ctx context.Context, name string) error { return s.pause(ctx, name, false) },
