@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/tables"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -198,7 +199,7 @@ func (f *follower) makeRows(ctx context.Context, got []client.Change) error {
 		}
 		group.Go(func() error {
 			for _, x := range all {
-				if err := f.makeOne(inGroup, x); err != nil {
+				if err := f.makeOne(inGroup, x); err != nil && !planted.On(planted.FailedRowSkipped) {
 					return err
 				}
 			}
@@ -247,6 +248,7 @@ func (f *follower) makeOne(ctx context.Context, x *client.Change) error {
 // send makes a change, or a part of a row. It gives the table families that it lacks. The error is errIncomplete if the change is not made since the row is
 // that of an incomplete copy, or of another one.
 func (f *follower) send(ctx context.Context, x *client.Change, part *api.RowPart) (made api.Followed, err error) {
+	moment.Pass("before a change of the source is made", "")
 	made, err = f.to.Follow(ctx, f.run.name, f.st.table, x, part)
 	if errors.Is(err, table.ErrNoFamily) {
 		if x, err = f.known(ctx, x); err == nil {
@@ -323,6 +325,7 @@ func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
 	if err := f.alters.Wait(ctx); err != nil {
 		return nil, err
 	}
+	moment.Pass("before a table gets the families of the source", "")
 	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: f.ID()}}
 	return source, f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
 		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) {
