@@ -98,7 +98,7 @@ func TestBugsAreFound(t *testing.T) {
 	}{
 		{planted.LoadWithoutRuns, shortFaults, lost}, {planted.UnloadWhileWritten, shortFaults, lost}, {planted.SplitLosesMemtable, shortFaults, lost},
 		{planted.SchemaNotChecked, shortFaults, []string{"rows", "dropped tables", "views", "table names", "SW1 service"}}, {planted.DeletionsDroppedEarly, shortFaults, lost}, {planted.OperandDropped, shortFaults, lost},
-		{planted.PositionBeforeData, shortFaults, followers}, {planted.ClearUnpositioned, shortFaults, followers}, {planted.RowPositionIgnored, shortFaults, followers},
+		{planted.ClearUnpositioned, shortFaults, followers}, {planted.RowPositionIgnored, shortFaults, followers},
 		{planted.GarbageForgotten, 30 * time.Second, []string{"SW8 garbage"}}, {planted.CacheForEver, shortFaults, []string{"SW1 service", "peace", "created tables"}},
 	} {
 		if program == "" {
