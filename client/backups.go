@@ -276,11 +276,11 @@ func (r Replications) change(ctx context.Context, method, name string) error {
 	return r.calls.do(ctx, &call{method: method, change: true, safe: true, encode: req.Append})
 }
 
-// Follow makes a change of a table that follows another one by a replication, unless its row has it already. It is for nodes. part is nil unless the change is
-// a part of a row. Errors: those of Apply, and api.ErrNotFollower.
-func (t *Table) Follow(ctx context.Context, replication string, c *Change, part *api.RowPart) (made api.Followed, err error) {
+// Follow makes a change of a table that follows another one by a replication, unless its row has it already. It is for nodes. id is that of the table; 0 means
+// any. part is nil unless the change is a part of a row. Errors: those of Apply, and api.ErrNotFollower.
+func (t *Table) Follow(ctx context.Context, replication string, id uint64, c *Change, part *api.RowPart) (made api.Followed, err error) {
 	req := api.FollowRequest{Table: t.name, Replication: replication, Change: *c, Part: part}
-	k := call{method: api.MethodFollow, table: t.name, row: c.Row, id: &req.TableID, change: true, safe: true, encode: req.Append}
+	k := call{method: api.MethodFollow, table: t.name, row: c.Row, id: &req.TableID, onlyID: id, change: true, safe: true, encode: req.Append}
 	k.decode = func(d *wire.Decoder) error {
 		made = api.Followed(d.Int())
 		return d.Err()

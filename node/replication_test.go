@@ -159,7 +159,7 @@ func (r *replicated) checkRejected() {
 		}
 	}
 	for _, seq := range []uint64{1, 1 << 60} { // the row has changes after the first, and not yet the second
-		if _, err := c.Table("t").Follow(r.ctx, "west", &client.Change{Row: []byte("row001"), Seq: seq, Mutations: []table.Mutation{table.DeleteRow()}}, nil); !errors.Is(err, api.ErrNotFollower) {
+		if _, err := c.Table("t").Follow(r.ctx, "west", 0, &client.Change{Row: []byte("row001"), Seq: seq, Mutations: []table.Mutation{table.DeleteRow()}}, nil); !errors.Is(err, api.ErrNotFollower) {
 			r.t.Errorf("change %d of another replication: %v", seq, err)
 		}
 	}
@@ -213,10 +213,10 @@ func TestReplicationFamilies(t *testing.T) {
 	r.equal("after a family was dropped")
 
 	change := &client.Change{Row: []byte("row001"), Seq: 1 << 40, Mutations: []table.Mutation{table.Set("f", nil, 0, nil)}, FamilyIDs: []uint32{1}}
-	good(r.to.c.Table("t").Follow(r.ctx, "east", change, nil)) // as a former master may, that does not know of the present family
+	good(r.to.c.Table("t").Follow(r.ctx, "east", 0, change, nil)) // as a former master may, that does not know of the present family
 	r.equal("after a change of a former family")
 	change.Seq, change.FamilyIDs = 1<<41, []uint32{1000}
-	if _, err := r.to.c.Table("t").Follow(r.ctx, "east", change, nil); !errors.Is(err, table.ErrNoFamily) {
+	if _, err := r.to.c.Table("t").Follow(r.ctx, "east", 0, change, nil); !errors.Is(err, table.ErrNoFamily) {
 		t.Errorf("a change of a later family: %v", err)
 	}
 }
@@ -309,7 +309,7 @@ func TestReplicationLargeRows(t *testing.T) {
 	// As a former master might leave a row, if the progress did not keep it from beginning a copy.
 	at := good(src.ChangePositionAfter(r.ctx, []byte("chang")))
 	begin := &client.Change{Row: []byte("change"), Seq: at.Next, Mutations: []table.Mutation{table.DeleteRow()}, FamilyIDs: []uint32{0}}
-	if made, err := r.to.c.Table("t").Follow(r.ctx, "east", begin, &api.RowPart{Copy: 1}); err != nil || made != api.FollowedNow {
+	if made, err := r.to.c.Table("t").Follow(r.ctx, "east", 0, begin, &api.RowPart{Copy: 1}); err != nil || made != api.FollowedNow {
 		t.Fatal(made, err)
 	}
 	for range 5 {

@@ -132,12 +132,12 @@ func (n *Node) newServices() {
 	n.backups = backups.New(backups.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Catalog: &n.catalog, Changes: n.changes, Roots: n.roots, Tables: n.tables, Tablets: n.tabletAdmin,
 		Store: n.blockStore.Store, Results: &n.results, MasterEpoch: masterEpoch, StagedFor: n.cfg.Tuning.StagedFor})
 	n.replication = replication.New(replication.Config{Ctx: n.ctx, Log: n.log, ID: n.self.ID, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, Tables: n.tables,
-		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch, MessageBytesMax: int(n.cfg.budget().Message)})
+		Client: func() *client.Client { return n.client }, MasterEpoch: masterEpoch, Dial: n.cfg.Network.Dial, MessageBytesMax: int(n.cfg.budget().Message)})
 	n.appProfiles = appprofiles.New(appprofiles.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes,
 		Directory: func(path string) *session.Directory { return n.meta.Client.Directory(path) }})
 	n.bundles = schemabundles.New(schemabundles.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes})
 	n.clients = clients.New(n.cfg.Name)
-	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID})
+	n.registry = registry.New(registry.Config{Log: n.log, Limits: &n.limits, Catalog: &n.catalog, Changes: n.changes, ClusterID: n.ClusterID, Dial: n.cfg.Network.Dial})
 	n.locator = func() locate.Locator { return n.client }
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()

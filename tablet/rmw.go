@@ -85,7 +85,10 @@ func (p rowPosition) follow(c *api.Change, part *api.RowPart) (api.Followed, row
 		if p.copy != 0 && (!whole || p.seq > c.Seq) {
 			return api.FollowedIncomplete, p
 		}
-		if p.copy == 0 && p.seq >= c.Seq {
+		if whole && len(c.Mutations) == 1 && planted.On(planted.ClearUnpositioned) {
+			return api.FollowedNow, rowPosition{seq: max(p.seq, c.Seq)}
+		}
+		if p.copy == 0 && p.seq >= c.Seq && !planted.On(planted.RowPositionIgnored) {
 			return api.FollowedBefore, p
 		}
 		return api.FollowedNow, next
@@ -215,7 +218,7 @@ func (as For) findToken(t *Tablet, rm *table.RowMutation) (made int64, there boo
 func ofFamilies(sc *table.Schema, c *api.Change) (all []table.Mutation, err error) {
 	for i := range c.Mutations {
 		m := &c.Mutations[i]
-		if f := sc.Family(m.Family); f != nil && m.Op != table.OpDeleteRow && len(c.FamilyIDs) > 0 {
+		if f := sc.Family(m.Family); f != nil && m.Op != table.OpDeleteRow && len(c.FamilyIDs) > 0 && !planted.On(planted.FamilyIDsIgnored) {
 			switch id := c.FamilyIDs[i]; {
 			case f.Source > id:
 				continue

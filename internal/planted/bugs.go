@@ -264,6 +264,18 @@ const (
 	// PositionBeforeData: the worker of a replication saves the position after a page of changes before it makes them. Breaks: each
 	// change of the source is made in the follower.
 	PositionBeforeData Bug = "position-before-data"
+	// RowPositionIgnored: a tablet server makes each change of a replication, also one that the row has. Breaks: each change of the source is made once, and a row
+	// of the follower is never in an earlier state again.
+	RowPositionIgnored Bug = "row-position-ignored"
+	// ClearUnpositioned: a clear of the source deletes a row of the follower whatever its position. Breaks: what was written after a clear stays.
+	ClearUnpositioned Bug = "clear-unpositioned"
+	// FailedRowSkipped: the worker of a replication goes on after a change that failed. Breaks: each change of the source is made in the follower.
+	FailedRowSkipped Bug = "failed-row-skipped"
+	// FamilyIDsIgnored: a mutation of a family that the source has dropped is made in the family that has its name now. Breaks: what was dropped in the source is
+	// not read in the follower.
+	FamilyIDsIgnored Bug = "family-ids-ignored"
+	// CopyUnchecked: rows that change while they are copied are not read again. Breaks: each change of the source is made in the follower, operands once.
+	CopyUnchecked Bug = "copy-unchecked"
 	// QuotaNotDivided: each server gets the whole rate of a quota. Breaks: the cluster executes no more
 	// than the quota permits.
 	QuotaNotDivided Bug = "quota-not-divided"
@@ -290,5 +302,7 @@ var all = []Bug{
 
 	ScanRepeats, ScanNextAgain, IncrementAgain, CacheForEver,
 
-	RightsForEver, TokenForEver, KeptTableDiscarded, RestoredTooLate, ViewRowsOpen, RenameNotFollowed, PositionBeforeData, QuotaNotDivided, RemovedReadmitted,
+	RightsForEver, TokenForEver, KeptTableDiscarded, RestoredTooLate, ViewRowsOpen, RenameNotFollowed, QuotaNotDivided, RemovedReadmitted,
+
+	PositionBeforeData, RowPositionIgnored, ClearUnpositioned, FailedRowSkipped, FamilyIDsIgnored, CopyUnchecked,
 }

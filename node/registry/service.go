@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +46,8 @@ type Config struct {
 	Catalog   *namespace.Catalog
 	Changes   *changes.Changes
 	ClusterID func() string // of the node's own cluster
+	// Dial opens connections to other clusters, over the network of the node.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Service keeps the registry.
@@ -111,7 +114,7 @@ func (s *Service) check(ctx context.Context, r *api.AddClusterRequest) (id strin
 	refused := func(err error) error {
 		return rpc.Errorf(rpc.CodeBadRequest, "the other cluster, with the given credential: %s", shorten(err.Error()))
 	}
-	c, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log, MessageBytesMax: answerBytesMax})
+	c, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Dial: s.Dial, Logger: s.Log, MessageBytesMax: answerBytesMax})
 	if err != nil {
 		return "", refused(err)
 	}
@@ -235,7 +238,7 @@ func (s *Service) ask(ctx context.Context, name string, rec *record) api.Cluster
 	x := api.ClusterInfo{Name: name, Addrs: rec.addrs, Console: rec.console, ID: rec.id, By: rec.by, State: api.ClusterUnreachable, AtMS: time.Now().UnixMilli()}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	c, err := remote.Open(ctx, rec.addrs, rec.secret, client.Config{Logger: slog.New(slog.DiscardHandler), MessageBytesMax: answerBytesMax})
+	c, err := remote.Open(ctx, rec.addrs, rec.secret, client.Config{Dial: s.Dial, Logger: slog.New(slog.DiscardHandler), MessageBytesMax: answerBytesMax})
 	if err == nil {
 		defer c.Close()
 		err = describe(ctx, c, rec, &x)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/table"
 )
@@ -70,6 +72,7 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	if err != nil {
 		return nil, err
 	}
+	moment.Pass("before rows of the source are read", "")
 	rows, whole, err := f.readRows(ctx, after, at.End)
 	if errors.Is(err, client.ErrRowTooLarge) {
 		return f.largeFirst(ctx, after, at)
@@ -80,9 +83,13 @@ func (f *follower) part(ctx context.Context, after []byte) (last []byte, err err
 	if last = at.End; !whole {
 		last = rows[len(rows)-1].Key
 	}
+	moment.Pass("before rows of the source are checked", "")
 	changed, cleared, err := f.changed(ctx, after, last, at)
 	if err != nil {
 		return nil, err
+	}
+	if planted.On(planted.CopyUnchecked) {
+		changed, cleared = map[string]bool{}, nil
 	}
 	state := map[string][]table.Cell{}
 	if err := eachKey(ctx, f.to, after, last, func(key []byte) bool { state[string(key)] = nil; return true }); err != nil { // rows that the source may not have

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/moment"
+	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/tables"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -53,7 +54,7 @@ func (f *follower) follow(ctx context.Context) error {
 	err := f.changesFrom(ctx)
 	if errors.Is(err, api.ErrOutOfRange) || errors.Is(err, errIncomplete) {
 		f.Log.Warn("changes of the source are not enough: its rows are copied again", "replication", f.run.name, "table", f.table, "err", err)
-		f.st = &state{source: f.st.source}
+		f.st = f.st.again()
 		return errors.Join(err, f.save(ctx))
 	}
 	return err
@@ -61,9 +62,13 @@ func (f *follower) follow(ctx context.Context) error {
 
 // load reads the progress.
 func (f *follower) load(ctx context.Context) error {
+	id, err := f.tableOf(ctx, f.run, f.table)
+	if err != nil {
+		return err
+	}
 	file, err := f.Catalog.Meta.Get(ctx, statePath(f.run.name, f.table))
 	if errors.Is(err, metaapi.ErrNotFound) {
-		f.st, f.gen = &state{}, 0
+		f.st, f.gen = &state{table: id}, 0
 		return nil
 	}
 	if err != nil {
@@ -73,11 +78,15 @@ func (f *follower) load(ctx context.Context) error {
 		return err
 	}
 	f.gen = file.Generation
+	if f.st.table != id && f.st.table != 0 { // of a table that had the name before
+		f.st = &state{}
+	}
+	f.st.table = id
 	if f.st.token != "" && !f.st.clears {
 		f.Log.Warn("clears of the source may be missing, since an earlier version has followed it: its rows are copied again", "replication", f.run.name, "table", f.table)
 	}
 	if !f.st.clears || time.Since(f.st.saved) > staleAfter {
-		f.st = &state{source: f.st.source}
+		f.st = f.st.again()
 	}
 	return nil
 }
@@ -190,7 +199,7 @@ func (f *follower) makeRows(ctx context.Context, got []client.Change) error {
 		}
 		group.Go(func() error {
 			for _, x := range all {
-				if err := f.makeOne(inGroup, x); err != nil {
+				if err := f.makeOne(inGroup, x); err != nil && !planted.On(planted.FailedRowSkipped) {
 					return err
 				}
 			}
@@ -239,10 +248,11 @@ func (f *follower) makeOne(ctx context.Context, x *client.Change) error {
 // send makes a change, or a part of a row. It gives the table families that it lacks. The error is errIncomplete if the change is not made since the row is
 // that of an incomplete copy, or of another one.
 func (f *follower) send(ctx context.Context, x *client.Change, part *api.RowPart) (made api.Followed, err error) {
-	made, err = f.to.Follow(ctx, f.run.name, x, part)
+	moment.Pass("before a change of the source is made", "")
+	made, err = f.to.Follow(ctx, f.run.name, f.st.table, x, part)
 	if errors.Is(err, table.ErrNoFamily) {
 		if x, err = f.known(ctx, x); err == nil {
-			made, err = f.to.Follow(ctx, f.run.name, x, part)
+			made, err = f.to.Follow(ctx, f.run.name, f.st.table, x, part)
 		}
 	}
 	if err == nil && made == api.FollowedIncomplete {
@@ -306,8 +316,8 @@ func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have.Follows != f.run.name {
-		return nil, fmt.Errorf("table %q: %w", f.table, api.ErrNotFollower)
+	if err := f.run.check(have, f.st.table); err != nil {
+		return nil, err
 	}
 	if sameFamilies(have, source) {
 		return source, nil
@@ -315,9 +325,15 @@ func (f *follower) sync(ctx context.Context) (*table.Schema, error) {
 	if err := f.alters.Wait(ctx); err != nil {
 		return nil, err
 	}
+	moment.Pass("before a table gets the families of the source", "")
 	node := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: f.ID()}}
 	return source, f.Changes.Do(ctx, authz.ChangeRequest{Caller: node}, func(ctx context.Context) error {
-		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) { return withFamilies(old, source, f.run.name) })
+		_, err := tables.AlterNow(ctx, f.Tables, f.table, func(old *table.Schema) (*table.Schema, error) {
+			if err := f.run.check(old, f.st.table); err != nil {
+				return nil, err
+			}
+			return withFamilies(old, source)
+		})
 		return err
 	})
 }
@@ -333,10 +349,7 @@ func sameFamilies(have, source *table.Schema) bool {
 }
 
 // withFamilies returns the schema of a table with the families of its source.
-func withFamilies(have, source *table.Schema, replication string) (s *table.Schema, err error) {
-	if have.Follows != replication {
-		return nil, fmt.Errorf("table %q: %w", have.Name, api.ErrNotFollower)
-	}
+func withFamilies(have, source *table.Schema) (s *table.Schema, err error) {
 	s = have
 	for _, x := range have.Families {
 		if x.Name == table.PositionFamily || x.Source >= source.NextFamilyID { // the second is younger than source

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
 )
@@ -108,6 +109,7 @@ func (p *pages) make(ctx context.Context, got []client.Change) error {
 
 // savePosition saves the position after the changes that were returned, all of which are made (RE4).
 func (p *pages) savePosition(ctx context.Context) error {
+	moment.Pass("before the position of a replication is saved", "")
 	p.st.token, p.st.saved = p.stream.Token(), time.Now()
 	return p.save(ctx)
 }

@@ -76,7 +76,7 @@ func decodeRecord(b []byte) (*record, error) {
 
 // state is the progress of a table:
 //
-//	[1, copied, row, token, source, time, clears]
+//	[1, copied, row, token, source, time, clears, table]
 //
 // All changes before the token are made. While rows are copied it is the position before the first of them, and row is the last one.
 type state struct {
@@ -86,6 +86,7 @@ type state struct {
 	source uint64    // id of the source's table
 	saved  time.Time // when the token was taken
 	clears bool      // all clears since the copy began were made, too; earlier versions left them out
+	table  uint64    // id of the table that follows; 0 of an earlier version
 }
 
 const (
@@ -96,7 +97,7 @@ const (
 func (s *state) encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(stateValues + 1)
+	e.Array(stateValues + 2)
 	e.Int(stateVersion)
 	e.Bool(s.copied)
 	e.Bin(s.row)
@@ -104,6 +105,7 @@ func (s *state) encode() []byte {
 	e.Uint(s.source)
 	e.Int(s.saved.UnixMicro())
 	e.Bool(s.clears)
+	e.Uint(s.table)
 	return append([]byte(nil), e.Bytes()...)
 }
 
@@ -116,8 +118,14 @@ func decodeState(b []byte) (*state, error) {
 	if more > 0 {
 		s.clears = d.Bool()
 	}
-	for range more - 1 {
+	if more > 1 {
+		s.table = d.Uint()
+	}
+	for range more - 2 {
 		d.Skip()
 	}
 	return s, d.Err()
 }
+
+// again returns the progress of a table whose rows are to be copied again.
+func (s *state) again() *state { return &state{source: s.source, table: s.table} }

@@ -150,7 +150,7 @@ func (s *Service) start(ctx context.Context, name string, rec *record, gen uint6
 func (s *Service) work(ctx context.Context, r *running) {
 	pauses := timing.Backoff{Min: retryMin, Max: retryMax}
 	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
-		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, client.Config{Logger: s.Log, RetryTimeMax: sourceRetry, MessageBytesMax: answerBytesMax})
+		from, err := remote.Open(ctx, r.record.addrs, r.record.secret, client.Config{Dial: s.Dial, Logger: s.Log, RetryTimeMax: sourceRetry, MessageBytesMax: answerBytesMax})
 		if err != nil {
 			for _, f := range r.tables {
 				f.fail(fmt.Errorf("the source: %w", err))
@@ -176,13 +176,13 @@ func (s *Service) stopAll() {
 	}
 }
 
-// status returns the state of a table.
-func (s *Service) status(name, of string, paused bool) api.ReplicationTable {
+// status returns the state of a table of a replication whose record has that generation.
+func (s *Service) status(name string, generation uint64, of string, paused bool) api.ReplicationTable {
 	s.mu.Lock()
 	r := s.running[name]
 	s.mu.Unlock()
 	t := api.ReplicationTable{Name: of, State: api.ReplicationCopying, LagMS: -1}
-	if r != nil && r.tables[of] != nil {
+	if r != nil && r.generation == generation && r.tables[of] != nil {
 		r.tables[of].report(&t)
 	}
 	if paused {
@@ -213,6 +213,30 @@ func (s *Service) Collect(m metric.Sender) {
 		m.Counter("replication_changes_total", "Changes made in a table that follows another cluster's, and rows copied; on the master's node since it took over.",
 			float64(t.Changes+t.Rows), "replication", f.run.name, "table", f.table)
 	}
+}
+
+// tableOf returns the id of a table, if it is of the replication whose record r has: the record was there before the table is looked up, and is there afterwards.
+func (s *Service) tableOf(ctx context.Context, r *running, name string) (id uint64, err error) {
+	have, err := s.Catalog.SchemaOf(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.check(have, have.ID); err != nil {
+		return 0, err
+	}
+	_, generation, err := s.read(ctx, r.name)
+	if err == nil && generation != r.generation {
+		err = fmt.Errorf("replication %q has changed", r.name)
+	}
+	return have.ID, err
+}
+
+// check returns an error unless a schema is that of the table with that id, which follows the replication.
+func (r *running) check(have *table.Schema, id uint64) error {
+	if have.Follows != r.name || have.ID != id {
+		return fmt.Errorf("table %q: %w", have.Name, api.ErrNotFollower)
+	}
+	return nil
 }
 
 // families are those of a source's table. schema is of that version if the source had the version at any time after schema was read, otherwise perhaps of a later one.

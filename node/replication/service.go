@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,8 @@ type Config struct {
 	Tables      *tables.Service
 	Client      func() *client.Client // of the node, for its own cluster
 	MasterEpoch func() uint64         // 0 unless the node is the master
+	// Dial opens connections to sources, over the network of the node.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// MessageBytesMax bounds the largest change, as it does for requests to the node.
 	MessageBytesMax int
 }
@@ -127,7 +130,7 @@ func (s *Service) check(ctx context.Context, r *api.CreateReplicationRequest) (s
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	from, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Logger: s.Log, MessageBytesMax: answerBytesMax})
+	from, err := remote.Open(ctx, r.Addrs, r.Secret, client.Config{Dial: s.Dial, Logger: s.Log, MessageBytesMax: answerBytesMax})
 	if err != nil {
 		return nil, ofSource(err)
 	}
@@ -278,7 +281,7 @@ func (s *Service) list(ctx context.Context, _ *api.NamesRequest) (reply.Result, 
 	}
 	all := &api.Replications{}
 	for _, name := range names {
-		r, _, err := s.read(ctx, name)
+		r, generation, err := s.read(ctx, name)
 		if errors.Is(err, api.ErrNoReplication) {
 			continue // removed meanwhile
 		}
@@ -287,7 +290,7 @@ func (s *Service) list(ctx context.Context, _ *api.NamesRequest) (reply.Result, 
 		}
 		info := api.ReplicationInfo{Name: name, Addrs: r.addrs, By: r.by, Paused: r.paused, Rate: r.rate}
 		for _, t := range r.tables {
-			info.Tables = append(info.Tables, s.status(name, t, r.paused))
+			info.Tables = append(info.Tables, s.status(name, generation, t, r.paused))
 		}
 		all.Replications = append(all.Replications, info)
 	}

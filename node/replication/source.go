@@ -104,7 +104,7 @@ func (f *follower) withLarge(ctx context.Context, use func(ctx context.Context, 
 	}
 	inTime, cancel := context.WithTimeout(ctx, largeTimeout)
 	defer cancel()
-	c, err := remote.Open(inTime, f.run.record.addrs, f.run.record.secret, client.Config{Logger: f.Log, RetryTimeMax: sourceRetry, MessageBytesMax: f.MessageBytesMax})
+	c, err := remote.Open(inTime, f.run.record.addrs, f.run.record.secret, client.Config{Dial: f.Dial, Logger: f.Log, RetryTimeMax: sourceRetry, MessageBytesMax: f.MessageBytesMax})
 	if err != nil {
 		return f.ofRequest("connect for a large change", err)
 	}

@@ -76,8 +76,7 @@ func missed(hunts []*hunt, seeds int) error {
 // search runs seeds with a bug, beginning with from, until one finds it, and returns their number, or 0. A seed
 // that finds something without the bug too does not count.
 func search(ctx context.Context, o options, program, bug string, from uint64) (n int, finding string) {
-	for i := range o.seeds {
-		seed := from + uint64(i)
+	for i, seed := 0, o.next(from); i < o.seeds; i, seed = i+1, o.next(seed+1) {
 		finding := found(runSeed(ctx, o, program, seed, bug))
 		if ctx.Err() != nil {
 			return 0, ""

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"runtime"
 	"time"
+
+	"github.com/steledb/stele/test/simulation/world"
 )
 
 // options are the flags.
@@ -30,6 +32,8 @@ type options struct {
 	log     string
 	cover   string
 	keep    bool
+	// follower selects the seeds whose plan has a follower.
+	follower bool
 	// progress is the period between two lines about the progress; 0 means none.
 	progress time.Duration
 }
@@ -87,5 +91,14 @@ func (o *options) define(f *flag.FlagSet) {
 	f.DurationVar(&o.limit, "limit", 5*time.Minute, "real time after which a seed counts as stuck")
 	f.IntVar(&o.events, "events", 200, "how many lines to print around a violation")
 	f.StringVar(&o.cover, "cover", "", "collect what the seeds reach into this directory, for go tool covdata")
+	f.BoolVar(&o.follower, "follower", false, "run only seeds in which another cluster follows the first")
 	f.BoolVar(&o.keep, "keep-going", false, "go on after a violation")
+}
+
+// next returns the first seed, from one on, that is to be run.
+func (o *options) next(seed uint64) uint64 {
+	for o.follower && !o.one && !world.HasFollower(seed) {
+		seed++
+	}
+	return seed
 }

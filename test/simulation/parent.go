@@ -88,9 +88,11 @@ func (r *runner) all(ctx context.Context) {
 			}
 		})
 	}
+	seed := r.o.next(r.o.from)
 	for i := 0; r.more(i) && ctx.Err() == nil; i++ {
 		select {
-		case seeds <- r.o.from + uint64(i):
+		case seeds <- seed:
+			seed = r.o.next(seed + 1)
 		case <-ctx.Done():
 		}
 	}

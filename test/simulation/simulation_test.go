@@ -85,6 +85,9 @@ func TestSeeds(t *testing.T) {
 // lost are the judges of which one finds a lost write: it depends on what is read next, and on the table, which may be METADATA.
 var lost = []string{"rows", "scans", "final reads", "backups", "change streams", "SW2 one server", "SW3 METADATA"}
 
+// followers are the judges of a follower.
+var followers = []string{"followers", "SW18 follower"}
+
 // TestBugsAreFound plants a bug of each layer, which a seed among the first must find, by a judge that looks for what the bug breaks. Each change
 // of the program changes the histories, and so which seeds find a bug: these are bugs that a quarter of the seeds finds, or more.
 func TestBugsAreFound(t *testing.T) {
@@ -95,6 +98,7 @@ func TestBugsAreFound(t *testing.T) {
 	}{
 		{planted.LoadWithoutRuns, shortFaults, lost}, {planted.UnloadWhileWritten, shortFaults, lost}, {planted.SplitLosesMemtable, shortFaults, lost},
 		{planted.SchemaNotChecked, shortFaults, []string{"rows", "dropped tables", "views", "table names", "SW1 service"}}, {planted.DeletionsDroppedEarly, shortFaults, lost}, {planted.OperandDropped, shortFaults, lost},
+		{planted.ClearUnpositioned, shortFaults, followers}, {planted.RowPositionIgnored, shortFaults, followers},
 		{planted.GarbageForgotten, 30 * time.Second, []string{"SW8 garbage"}}, {planted.CacheForEver, shortFaults, []string{"SW1 service", "peace", "created tables"}},
 	} {
 		if program == "" {
@@ -102,11 +106,12 @@ func TestBugsAreFound(t *testing.T) {
 			return
 		}
 		o := testOptions(50, test.virtual)
+		o.follower = slices.Equal(test.judges, followers)
 		n, finding := search(t.Context(), o, program, string(test.bug), o.from)
 		if n == 0 {
 			t.Errorf("%s: not found in %d seeds", test.bug, o.seeds)
 		} else if judge, _, _ := strings.Cut(finding, ":"); !slices.Contains(test.judges, judge) {
-			t.Errorf("%s: seed %d finds %q, and only %q look for what it breaks", test.bug, o.from+uint64(n-1), finding, test.judges)
+			t.Errorf("%s: the search finds %q with its seed %d, and only %q look for what it breaks", test.bug, finding, n, test.judges)
 		}
 	}
 }

@@ -48,4 +48,8 @@
 //	     acknowledged (table names), and none by its new name does not find it (created tables). It has the same rows under each (rows).
 //	SJ18. Through a view clients read and change only what is of it (clients), and that as without it (rows). No operation through a view that was called
 //	     after its drop returned is acknowledged, and none does not find a view that was added (views).
+//	SJ19. A row of a table that follows another cluster's is what it was in the source after some of its changes, in the order of the source's change stream: each
+//	     made once. It is never in an earlier state again, unless the table is created again. All changes that were acknowledged before the replication was
+//	     created, or longer ago than the lag that the follower reports, as exactly as clocks are, are made in each copied row. The stream's changes make the rows of the source
+//	     (followers). Cells of families that were dropped have no order; the last reads of both clusters (SW18 of package world) have them.
 package judge

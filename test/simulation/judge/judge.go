@@ -43,6 +43,8 @@ type Options struct {
 	PeaceFrom, PeaceTo int64
 	// ClockLow and ClockHigh bound how far the clocks of servers were ahead of that of the history; low is negative if one was behind.
 	ClockLow, ClockHigh time.Duration
+	// FollowerLow is how far the clocks of a follower were ahead at least; negative if one was behind.
+	FollowerLow time.Duration
 }
 
 // Report is the result of Judge.
@@ -65,12 +67,15 @@ func Judge(ops []workload.Op, o Options) *Report {
 	r := &Report{Outcomes: map[string]int{}}
 	for i := range ops {
 		r.Outcomes[string(ops[i].Kind)+" "+string(ops[i].Outcome)]++
+		if ops[i].Kind == workload.ReportFollow && ops[i].Outcome == workload.OK && ops[i].Lag >= 0 {
+			r.Outcomes["list replications with a lag"]++
+		}
 	}
 	ops = learned(ops)
 	r.rows(ops, o)
 	r.files(ops, o)
 	r.locks(ops, o)
-	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, cellTimestamps, o.clocks, droppedTables, createdTables, tableNames, views, scans, finalReads, holds, rights, blobs, backups, streams} {
+	for _, check := range []func([]workload.Op) []Violation{clients, timestamps, cellTimestamps, o.clocks, droppedTables, createdTables, tableNames, views, scans, finalReads, holds, rights, blobs, backups, streams, o.followers} {
 		r.Violations = append(r.Violations, check(ops)...)
 	}
 	r.Violations = append(r.Violations, peace(ops, o)...)

@@ -198,7 +198,7 @@ func (h *history) scan(rows ...string) *workload.Op {
 
 // TestJudge tests that each judge rejects its bad histories, and no judge good ones.
 func TestJudge(t *testing.T) {
-	for _, test := range slices.Concat(rowTests, clearTests, tableTests, scanTests, aggregateTests, streamTests, lockTests, rightTests, blobTests, backupTests, viewTests) {
+	for _, test := range slices.Concat(rowTests, clearTests, tableTests, scanTests, aggregateTests, streamTests, lockTests, rightTests, blobTests, backupTests, viewTests, followerTests) {
 		t.Run(test.name, func(t *testing.T) {
 			h := &history{}
 			test.make(h)

@@ -269,7 +269,13 @@ func (s rowState) folded(x workload.Change) []workload.Cell {
 			before = s.cells[i].Values[n]
 		}
 	}
-	return s.with(x.Column, workload.Folded(familyOf(x.Column), before, x.N), x.At, func(old version) bool { return old.stamp == x.At })
+	value := ""
+	if x.Value != "" { // of a change stream
+		value = workload.FoldedText(familyOf(x.Column), before, x.Value)
+	} else {
+		value = workload.Folded(familyOf(x.Column), before, x.N)
+	}
+	return s.with(x.Column, value, x.At, func(old version) bool { return old.stamp == x.At })
 }
 
 // withoutVersions returns the cells without the versions of a column whose timestamps are in [from, to).

@@ -92,6 +92,18 @@ func OperandText(x Change) string {
 	return strconv.FormatInt(x.N, 10)
 }
 
+// FoldedText is Folded for an operand as a change stream shows it.
+func FoldedText(family, before, operand string) string {
+	if isSketch(family) {
+		return mergedSketch(before, operand)
+	}
+	n, err := strconv.ParseInt(operand, 10, 64)
+	if err != nil {
+		return operand // it is corrupt
+	}
+	return Folded(family, before, n)
+}
+
 // Folded returns the value of a cell of an aggregate family after an operand; before is empty if there was none. Values are as Cell has them.
 func Folded(family, before string, operand int64) string {
 	if isSketch(family) {
@@ -115,13 +127,19 @@ func Folded(family, before string, operand int64) string {
 }
 
 func foldedSketch(before string, operand int64) string {
+	return mergedSketch(before, sketchText(sketchOf(operand)))
+}
+
+// mergedSketch returns the sketch of what is in any of some sketches, of which empty ones have nothing.
+func mergedSketch(all ...string) string {
 	var s hll.Sketch
-	if text, found := strings.CutPrefix(before, "sketch "); found {
-		sketch, err := hex.DecodeString(text)
-		if err = errors.Join(err, s.Merge(sketch)); err != nil {
-			return fmt.Sprintf("corrupt: %.40q: %v", before, err)
+	for _, one := range all {
+		if text, found := strings.CutPrefix(one, "sketch "); found {
+			sketch, err := hex.DecodeString(text)
+			if err = errors.Join(err, s.Merge(sketch)); err != nil {
+				return fmt.Sprintf("corrupt: %.40q: %v", one, err)
+			}
 		}
 	}
-	s.Add(operand)
 	return sketchText(s.Append(nil))
 }

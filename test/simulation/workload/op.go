@@ -31,6 +31,16 @@ const (
 	DropFamily Kind = "drop family"
 )
 
+// Operations on a follower, of one of its tables each.
+const (
+	BeginFollow  Kind = "create replication"
+	EndFollow    Kind = "remove replication and table"
+	ScanFollower Kind = "scan follower"
+	ReportFollow Kind = "list replications" // see Op.Lag
+	// SourceStream has all changes of a table of the source, from before the first one on.
+	SourceStream Kind = "read all changes"
+)
+
 // Operations of operators: their outcome is not judged.
 const (
 	Split   Kind = "split"
@@ -125,6 +135,8 @@ type Op struct {
 
 	Backup *Backup
 	Stream *Stream
+	// Lag is the lag of a table that the follower reports, in ms; -1: none.
+	Lag int64
 }
 
 // name returns the name by which the table was used.
@@ -148,6 +160,9 @@ func (o Op) String() string {
 	}
 	text += list(" cells ", o.Cells) + suffix(" node ", o.Node)
 	text += part(" scan ", o.Scan) + part(" file ", o.File) + part(" hold ", o.Hold) + part(" right ", o.Right) + part(" blob ", o.Blob) + part(" backup ", o.Backup) + part(" stream ", o.Stream)
+	if o.Kind == ReportFollow {
+		text += fmt.Sprintf(" lag %d ms", o.Lag)
+	}
 	return text + suffix(" error ", o.Error) + suffix(" violation ", o.Bad)
 }
 
@@ -274,6 +289,8 @@ type StreamChange struct {
 	Row     string
 	Seq     uint64
 	Changes []Change
+	// Cleared is set if the change is a deletion of the rows in [Start, End).
+	Cleared *Scan
 }
 
 // Right is a grant to a user on a table.

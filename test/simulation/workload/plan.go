@@ -104,6 +104,10 @@ type TablePlan struct {
 	Stream bool
 	// Renamed means that the table may have its other name. It is never dropped then.
 	Renamed bool
+	// Followed means that a table of the follower follows this one. It is never dropped nor renamed then.
+	Followed bool
+	// FamilyDropped means that its last family may be dropped and created again.
+	FamilyDropped bool
 }
 
 // other returns the other name of a table that is renamed.

@@ -163,7 +163,7 @@ func (c *operator) alter(ctx context.Context) {
 	t := c.table()
 	f := t.Families[c.r.IntN(len(t.Families))]
 	op := Op{Table: t.Name, Families: []string{f.Name}}
-	if t.Dropped && len(t.Families) > 1 && c.r.IntN(3) == 0 {
+	if (t.Dropped || t.FamilyDropped) && len(t.Families) > 1 && c.r.IntN(3) == 0 {
 		f = t.Families[len(t.Families)-1]
 		op.Kind, op.Families = DropFamily, []string{f.Name}
 		op = c.begin(op)

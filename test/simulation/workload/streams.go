@@ -167,6 +167,9 @@ func (r *streamReader) next(ctx context.Context) Op {
 // streamChange returns a change of a stream as the history has it.
 func (h *History) streamChange(c *client.Change) StreamChange {
 	result := StreamChange{Row: string(c.Row), Seq: c.Seq}
+	if c.Cleared != nil {
+		result.Cleared = &Scan{Start: string(c.Cleared.Start), End: string(c.Cleared.End)}
+	}
 	for i := range c.Mutations {
 		result.Changes = append(result.Changes, h.change(&c.Mutations[i]))
 	}

@@ -54,7 +54,7 @@ func (a *ambush) aimed(name string, key [2]string, h *host) bool {
 // make makes the fault of an aim while a goroutine of a host waits at a moment for a time, and reports whether it does.
 func (a *ambush) make(x aim, key [2]string, h *host, wait time.Duration) bool {
 	m := dueFault{host: h, aimed: true, delay: time.Duration(a.r.Int64N(int64(wait))) * time.Duration(a.r.IntN(2))}
-	if x == aimCorrupt && (a.w.bad != h || !a.w.inspector().corrupts() || a.named[h.name] == "") {
+	if x == aimCorrupt && (h.w.bad != h || !h.w.inspector().corrupts() || a.named[h.name] == "") {
 		x = aimCrash
 	}
 	switch x {
@@ -65,9 +65,9 @@ func (a *ambush) make(x aim, key [2]string, h *host, wait time.Duration) bool {
 	case aimIsolate:
 		m.fault, m.limit = isolate, 2*wait
 	case aimMaster:
-		m.host, m.fault = a.w.master, aimedFaults[a.r.IntN(len(aimedFaults))]
+		m.host, m.fault = h.w.master, aimedFaults[a.r.IntN(len(aimedFaults))]
 	case aimLeader:
-		m.host, m.fault = a.w.leader, aimedFaults[a.r.IntN(len(aimedFaults))]
+		m.host, m.fault = h.w.leader, aimedFaults[a.r.IntN(len(aimedFaults))]
 	case aimCorrupt:
 		m.fault, m.file, m.delay = diskCorruption, a.named[h.name], 0
 	}
@@ -90,7 +90,7 @@ var aimedFaults = []fault{crash, isolate, freeze}
 // aimOf returns the aim at a moment, if it has one in this run. It follows from the seed, except that the disk that may corrupt sectors is that of
 // the leader where snapshots become corrupt.
 func (a *ambush) aimOf(name string, key [2]string, h *host) (aim, bool) {
-	w := a.w
+	w := h.w
 	if name == snapshotMoment && w.plan.corruptSnapshots {
 		if w.leader == h && !w.badUsed {
 			w.bad = h
@@ -106,7 +106,7 @@ func (a *ambush) aimOf(name string, key [2]string, h *host) (aim, bool) {
 
 // inflict makes an aimed fault when it is due.
 func (a *ambush) inflict(m dueFault, end time.Time) {
-	w := a.w
+	w := m.host.w
 	time.Sleep(m.delay)
 	limit := time.Until(end)
 	if m.limit > 0 {

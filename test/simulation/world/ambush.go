@@ -66,21 +66,15 @@ func (a *ambush) disarm() { a.armed = false }
 func (a *ambush) logged(host, message string) {
 	switch message {
 	case "raftmeta is ready":
-		a.w.leader = a.w.hostOf(host)
+		if h := a.w.hostOf(host); h != nil {
+			h.w.leader = h
+		}
 	case "became master":
-		a.w.master = a.w.hostOf(host)
-	}
-	a.consider(host, "log "+message, "")
-}
-
-// hostOf returns the host of the cluster with a name; nil if there is none.
-func (w *World) hostOf(name string) *host {
-	for _, h := range w.hosts {
-		if h.name == name {
-			return h
+		if h := a.w.hostOf(host); h != nil {
+			h.w.master = h
 		}
 	}
-	return nil
+	a.consider(host, "log "+message, "")
 }
 
 // stored reports an operation of a host's disk.
@@ -120,8 +114,8 @@ func (a *ambush) ambush(m *dueFault, class string, n int) bool {
 	if m.host == nil {
 		return false
 	}
-	all := slices.DeleteFunc(slices.Clone(a.w.plan.faults), func(f fault) bool {
-		return !slices.Contains(ambushFaults, f) && (f != diskCorruption || m.file == "" || m.host != a.w.bad)
+	all := slices.DeleteFunc(slices.Clone(m.host.w.plan.faults), func(f fault) bool {
+		return !slices.Contains(ambushFaults, f) && (f != diskCorruption || m.file == "" || m.host != m.host.w.bad)
 	})
 	if len(all) == 0 {
 		return false
@@ -245,14 +239,4 @@ func (a *ambush) draw(kind string, key [2]string) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, kind, a.w.cfg.Seed, key[0], key[1]) // never fails
 	return h.Sum64() >> 32                                   // the low bits of the sum depend on few bits of each byte
-}
-
-// hostOfProcess returns the host that runs a process; nil if there is none.
-func (w *World) hostOfProcess(process int) *host {
-	for _, h := range w.hosts {
-		if h.process == process && h.state != down {
-			return h
-		}
-	}
-	return nil
 }

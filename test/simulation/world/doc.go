@@ -10,6 +10,8 @@
 //   - The kernel is process 0, in which all goroutines of this package run, except those of clients (process 1). Only the kernel
 //     starts, stops and kills processes.
 //   - An operator is a goroutine of the kernel that changes the members of the cluster as docs/operating.md describes.
+//   - A follower is a second, small cluster in some plans. Its tables follow those of the first one, of which it is a user. It has faults of its own, and the links between
+//     both have some. What is of one cluster is in World, and what both have in common in shared.
 //   - A trace is the history: a hash of all events, and the last of them as text.
 //
 // # Phases of a run
@@ -20,7 +22,7 @@
 //	degraded  in some plans: one host has a fault that does not end, and the others serve everything
 //	full      in some plans: all disks become full, and get space again by the drop of a table
 //	recovery  in some plans: clients stop, all nodes stop, and the lock service is recovered from a minority of its voters
-//	end       all data is read; METADATA, replicas and the history are judged
+//	end       all data is read, the follower becomes equal; METADATA, replicas and the history are judged
 //
 // The phases between heal and end are left out after short faults (endsFrom). Shortly after the first violation the run ends (afterViolation), and
 // the history is judged.
@@ -68,4 +70,5 @@
 //	SW15. Memory: no memory is charged to writes when no client works.
 //	SW16. Quotas: without faults, all servers together admit no more than the quota of a table, and not much less if clients ask for more.
 //	SW17. Panics: no handler of a request panics.
+//	SW18. Follower: within equalMax after all faults and writes have ended, tables of the follower have the cells of those that they follow, with their timestamps.
 package world

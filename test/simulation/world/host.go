@@ -48,8 +48,8 @@ type host struct {
 func (w *World) newHost() *host {
 	i := w.created
 	w.created++
-	h := &host{w: w, name: fmt.Sprintf("node-%d", i+1), net: w.net.Host(fmt.Sprintf("10.0.0.%d", i+1)), exited: make(chan int, 1)}
-	h.disk = h.newDisk(uint64(i) + 1)
+	h := &host{w: w, name: fmt.Sprint(w.clusterNames.host, i+1), net: w.net.Host(fmt.Sprint(w.network, i+1)), exited: make(chan int, 1)}
+	h.disk = h.newDisk(w.streams + uint64(i) + 1)
 	h.cfg = node.Config{
 		DataDirs: []string{"/data"}, Listen: h.address(), Gossip: h.net.IP() + ":7107", HTTP: "off", MemoryBytes: node.MemoryMin,
 		Name: h.name, Zone: fmt.Sprintf("zone-%d", i%w.plan.zones), Expect: w.plan.nodes, ReserveBytes: w.plan.reserveBytes, ExtentBytes: w.plan.extentBytes, Tuning: w.plan.tuning,

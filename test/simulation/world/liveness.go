@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	clientapi "github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/test/simulation/machine"
 )
@@ -180,13 +181,13 @@ func (w inspector) tableServes(ctx context.Context, l *checklist, c *client.Clie
 const probeTimeout = 5 * time.Second
 
 // retry repeats a probe until it succeeds or the context ends, and records why it fails. It reports
-// whether it succeeded. A table that was dropped, or has used its quota, is served.
+// whether it succeeded. A table that was dropped, has used its quota, or follows another one, is served.
 func retry(ctx context.Context, l *checklist, what string, do func(context.Context) error) bool {
 	for {
 		once, cancel := context.WithTimeout(ctx, probeTimeout)
 		err := do(once)
 		cancel()
-		if err == nil || errors.Is(err, client.ErrNoTable) || errors.Is(err, client.ErrTableReplaced) || errors.Is(err, client.ErrQuota) {
+		if err == nil || errors.Is(err, client.ErrNoTable) || errors.Is(err, client.ErrTableReplaced) || errors.Is(err, client.ErrQuota) || errors.Is(err, clientapi.ErrFollower) {
 			l.set(what, "")
 			return err == nil
 		}

@@ -25,17 +25,14 @@ func (w *World) nemesis(d time.Duration) {
 		var x target
 		select {
 		case <-time.After(w.between(0, 2*w.plan.pause)):
-			x = target{h: w.host(), o: w.host()}
-			if len(w.plan.faults) > 0 {
-				x.f = w.plan.faults[w.r.IntN(len(w.plan.faults))]
-			}
+			x = w.chooseFault()
 		case m := <-w.ambush.moments:
 			if m.aimed {
 				go w.ambush.inflict(m, end)
 				continue
 			}
 			time.Sleep(m.delay)
-			x = target{f: m.fault, h: m.host, o: w.host(), limit: m.limit, file: m.file}
+			x = target{f: m.fault, h: m.host, o: m.host.w.host(), limit: m.limit, file: m.file}
 			w.count("faults at rare moments")
 		}
 		if x.f == "" || w.quiet {
@@ -52,7 +49,7 @@ func (w *World) nemesis(d time.Duration) {
 		}
 		w.count("fault " + string(x.f))
 		go func() {
-			w.inflict(x, limit)
+			x.h.w.inflict(x, limit)
 			free <- struct{}{}
 		}()
 	}
@@ -75,8 +72,10 @@ const tokenClocks = 25 * time.Second
 
 // clockStepMax returns how far a step of a clock may go.
 func (w inspector) clockStepMax() time.Duration {
-	if p := w.load.Plan(); p.Has(workload.Tokens) {
-		return tokenClocks
+	if w.load != nil {
+		if p := w.load.Plan(); p.Has(workload.Tokens) {
+			return tokenClocks
+		}
 	}
 	return time.Hour
 }
@@ -91,25 +90,6 @@ func (w inspector) clocks() (low, high time.Duration) {
 		drift = machine.Now() * driftMax / 1_000_000
 	}
 	return w.clockLow - drift, w.clockHigh + drift
-}
-
-// between returns a random time.
-func (w *World) between(low, high time.Duration) time.Duration {
-	if high <= low {
-		return low
-	}
-	return low + time.Duration(w.r.Int64N(int64(high-low)))
-}
-
-// sleep waits for a random time.
-func (w *World) sleep(low, high time.Duration) { time.Sleep(w.between(low, high)) }
-
-// hold waits for the time of a fault, which is mostly short and ends before the limit.
-func (w *World) hold(limit, low, high time.Duration) {
-	if w.r.IntN(3) > 0 {
-		high = low + (high-low)/8
-	}
-	time.Sleep(min(w.between(low, high), limit))
 }
 
 // host returns a random host: often that of the lock service's leader, or of the master, whose faults matter most.
@@ -129,6 +109,18 @@ type target struct {
 	h, o  *host
 	limit time.Duration // of the fault; 0: none
 	file  string        // that becomes corrupt; empty: any
+}
+
+// chooseFault returns a random fault of a random host, sometimes of the follower.
+func (w *World) chooseFault() (x target) {
+	if w.follower != nil && w.r.IntN(3) == 0 {
+		return w.follower.chooseFault()
+	}
+	x = target{h: w.host(), o: w.host()}
+	if len(w.plan.faults) > 0 {
+		x.f = w.plan.faults[w.r.IntN(len(w.plan.faults))]
+	}
+	return x
 }
 
 // inflict makes one fault and ends it.
@@ -156,6 +148,8 @@ func (w *World) inflict(x target, limit time.Duration) {
 		w.operators().isolateClients(limit)
 	case slowLink:
 		w.slow(h, limit)
+	case cutClusters, slowClusters:
+		w.troubleBetween(f, limit)
 	case diskStall:
 		h.troubled()
 		h.disk.Stall(min(limit, w.between(time.Second, time.Minute)), w.r.IntN(2) == 0)
@@ -334,8 +328,7 @@ func (w operators) isolateClients(limit time.Duration) {
 
 // slow makes the links of a host bad for a time.
 func (w *World) slow(h *host, limit time.Duration) {
-	bad := simnet.Link{Delay: w.between(0, 50*time.Millisecond), Jitter: w.between(time.Millisecond, 100*time.Millisecond), Loss: w.r.Float64() * 0.2,
-		Duplicate: w.r.Float64() * 0.1, Reorder: w.r.Float64() * 0.2}
+	bad := w.badLink()
 	for _, x := range w.hosts {
 		if x != h {
 			w.net.SetLink(h.net, x.net, bad)
@@ -349,6 +342,12 @@ func (w *World) slow(h *host, limit time.Duration) {
 			w.net.SetLink(x.net, h.net, simnet.LAN)
 		}
 	}
+}
+
+// badLink returns a link that delays, loses and duplicates.
+func (s *shared) badLink() simnet.Link {
+	return simnet.Link{Delay: s.between(0, 50*time.Millisecond), Jitter: s.between(time.Millisecond, 100*time.Millisecond), Loss: s.r.Float64() * 0.2,
+		Duplicate: s.r.Float64() * 0.1, Reorder: s.r.Float64() * 0.2}
 }
 
 // corruptible selects files that may change on disk. Keys and the join token may not: no other host has a copy, and a node without
@@ -413,5 +412,9 @@ func (w *World) heal() {
 		h.thaw()
 		h.up()
 		h.sound()
+	}
+	if w.follower != nil {
+		w.healBetween()
+		w.follower.heal()
 	}
 }

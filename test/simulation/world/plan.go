@@ -42,6 +42,8 @@ const (
 	retireNode     fault = "retire-node"     // drain, stop and remove it for good
 	loseNode       fault = "lose-node"       // for good; it is removed
 	loseDisk       fault = "lose-disk"       // for good; the host joins as a new node
+	cutClusters    fault = "cut-clusters"    // a host of the follower from all hosts of the source, or all hosts; one direction, or both
+	slowClusters   fault = "slow-clusters"   // delays, losses, duplicates between all hosts of both
 )
 
 // faults lists for each fault how often it is on, of 100 plans, and its weight.
@@ -100,6 +102,8 @@ type plan struct {
 	blackout bool
 	// degraded: after all other faults one host has one that does not end.
 	degraded bool
+	// follower: another cluster follows some of the tables.
+	follower bool
 }
 
 func newPlan(seed uint64) plan {
@@ -137,6 +141,12 @@ func newPlan(seed uint64) plan {
 	}
 	p.lostOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
 	p.aimOneIn = uint64(r.IntN(2) * (4 << r.IntN(3)))
+	if p.follower = HasFollower(seed); p.follower {
+		p.recovery = false // it may lose changes that the follower has
+		for range 1 + len(p.faults)/4 {
+			p.faults = append(p.faults, cutClusters, slowClusters)
+		}
+	}
 	return p
 }
 

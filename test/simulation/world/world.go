@@ -10,7 +10,6 @@ import (
 
 	"github.com/steledb/stele/test/simulation/judge"
 	"github.com/steledb/stele/test/simulation/machine"
-	"github.com/steledb/stele/test/simulation/simdisk"
 	"github.com/steledb/stele/test/simulation/simnet"
 	"github.com/steledb/stele/test/simulation/workload"
 )
@@ -35,34 +34,26 @@ type Result struct {
 	Counts    map[string]int64
 }
 
-// World is a simulated cluster.
+// World is a simulated cluster: the one that clients use, or its follower.
 type World struct {
-	cfg       Config
-	plan      plan
-	trace     *trace
-	ambush    *ambush
-	net       *simnet.Network
-	hosts     []*host // those of the cluster
-	bad       *host   // whose disk may return errors and corrupt sectors
-	badUsed   bool    // it has done so
-	clients   []*simnet.Host
-	processes int
-	counts    map[string]int64
-	r         *rand.Rand
-	failed    string
-	failedAt  time.Duration
-	broken    chan struct{} // closed at the first violation
-	stacks    []byte        // of the first violation, if goroutines matter
-	load      *workload.Workload
-	opened    time.Duration // when the history of the clients began
+	*shared
+	clusterNames
+	plan    plan
+	hosts   []*host // those of the cluster
+	bad     *host   // whose disk may return errors and corrupt sectors
+	badUsed bool    // it has done so
+	// follower is the cluster whose tables follow those of this one; nil in most plans.
+	follower *World
+	replica  *workload.Replica  // of the follower
+	load     *workload.Workload // nil for a follower
+	opened   time.Duration      // when the history of the clients began
 	// peaceFrom and peaceTo are when clients first worked without faults.
 	peaceFrom, peaceTo time.Duration
 	// clockLow and clockHigh are the steps of clocks that were the farthest; drifted is set if a clock has drifted.
 	clockLow, clockHigh time.Duration
 	drifted             bool
-	secured             *secured // nil in an open cluster
-	created             int      // hosts
-	done                chan struct{}
+	secured             *secured        // nil in an open cluster
+	created             int             // hosts
 	operating           bool            // an operator changes the members of the cluster
 	quiet               bool            // no fault begins, for the sake of an operator
 	complete            map[uint64]bool // tables that have had all tablets (SW3)
@@ -78,11 +69,23 @@ type World struct {
 	leader, master *host
 }
 
+// clusterNames distinguish the hosts of a cluster from those of another one.
+type clusterNames struct {
+	host    string // the beginning of their names
+	network string // of their addresses
+	streams uint64 // of random numbers of their disks: those above it
+}
+
+var (
+	firstCluster    = clusterNames{"node-", "10.0.0.", 0}
+	followerCluster = clusterNames{"follower-", "10.2.0.", 1 << 24}
+)
+
 // Run runs a seed. A program can run one.
 func Run(cfg Config) Result {
 	machine.Seed(cfg.Seed)
-	w := &World{cfg: cfg, plan: newPlan(cfg.Seed), broken: make(chan struct{}), counts: map[string]int64{}, complete: map[uint64]bool{}, states: map[uint64]voterState{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}
-	w.trace, w.ambush = &trace{}, newAmbush(w)
+	w := newWorld(&shared{cfg: cfg, trace: &trace{}, broken: make(chan struct{}), counts: map[string]int64{}, r: rand.New(rand.NewPCG(cfg.Seed, 0x6e656d65736973))}, firstCluster, newPlan(cfg.Seed))
+	w.ambush = newAmbush(w)
 	defer w.trace.open(cfg.Log)()
 	if cfg.Faults < endsFrom {
 		w.plan.dropEnds()
@@ -109,23 +112,16 @@ func Run(cfg Config) Result {
 	return Result{Seed: cfg.Seed, Hash: w.trace.hash, Events: w.trace.events, Virtual: machine.Now().Seconds(), Violation: w.failed, Counts: w.counts}
 }
 
+// newWorld returns a cluster of a run, which has no hosts yet.
+func newWorld(s *shared, names clusterNames, p plan) *World {
+	w := &World{shared: s, clusterNames: names, plan: p, complete: map[uint64]bool{}, states: map[uint64]voterState{}}
+	s.clusters = append(s.clusters, w)
+	return w
+}
+
 func counters() (int64, int64) {
 	a, b := machine.Counters()
 	return int64(a), int64(b)
-}
-
-func (w *World) count(name string) { w.counts[name]++ }
-
-// fail records the first violation.
-func (w *World) fail(format string, args ...any) { w.failAt(machine.Now(), format, args...) }
-
-// failAt is fail for a violation that is found later than it happened.
-func (w *World) failAt(at time.Duration, format string, args ...any) {
-	if w.failed == "" {
-		w.failed, w.failedAt = fmt.Sprintf(format, args...), at
-		close(w.broken)
-		w.trace.addf("world", "VIOLATION %s", w.failed)
-	}
 }
 
 // Times of a run.
@@ -170,7 +166,7 @@ func (w *World) run() {
 		return
 	}
 	w.opened = machine.Now()
-	w.load = workload.New(cluster{w}, workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients))
+	w.load = workload.New(cluster{w}, w.workloadPlan())
 	load, ctx := w.load, context.Background()
 	if !w.clientsDo(foundingMax, func() error { return load.Setup(ctx) }) {
 		w.fail("SW1 service: the cluster does not serve %v after its start", foundingMax)
@@ -181,8 +177,12 @@ func (w *World) run() {
 		time.Sleep(w.cfg.Faults)
 		return
 	}
+	if !w.follow(ctx) {
+		return
+	}
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{}, 1)
+	replicaEnded := w.runReplica(running)
 	w.inClients(func() { load.Run(running); ended <- struct{}{} })
 	go w.inspector().watchServed(done)
 	watching, unwatch := context.WithCancel(ctx)
@@ -196,6 +196,9 @@ func (w *World) run() {
 	healed := time.Now()
 	w.trace.addf("world", "healed")
 	w.inspector().awaitService(healed)
+	if w.follower != nil {
+		w.follower.inspector().awaitService(healed)
+	}
 	w.operators().awaitOperators()
 	w.inspector().judgeRemoved()
 	w.inspector().judgeVoters(nil)
@@ -205,16 +208,28 @@ func (w *World) run() {
 	w.inspector().judgeGoroutines(before)
 	unwatch()
 	stop()
-	select {
-	case <-ended:
-	case <-time.After(finalMax):
-		w.fail("SW1 service: clients do not end %v after the end of their work", finalMax)
-		return
+	for _, ended := range []<-chan struct{}{ended, replicaEnded} {
+		select {
+		case <-ended:
+		case <-time.After(finalMax):
+			w.fail("SW1 service: clients do not end %v after the end of their work", finalMax)
+			return
+		}
 	}
 	w.inspector().judgeCharges()
 	if w.operators().recoverLocks() {
 		w.final(ctx, load)
+		w.judgeFollower(ctx)
 	}
+}
+
+// workloadPlan returns the plan of the clients.
+func (w *World) workloadPlan() workload.Plan {
+	p := workload.NewPlan(w.cfg.Seed, w.plan.secured, w.plan.clients)
+	if w.follower != nil {
+		p = p.WithFollower()
+	}
+	return p
 }
 
 // final reads everything and judges the cluster as it is in the end.
@@ -231,6 +246,21 @@ func (w *World) final(ctx context.Context, load *workload.Workload) {
 
 func (w *World) build() {
 	w.net = simnet.New(simnet.Config{Rand: rand.New(rand.NewPCG(w.cfg.Seed, 0x6e6574)), Events: w.netEvent, Now: machine.Now})
+	w.buildHosts()
+	for i := range 4 {
+		w.clients = append(w.clients, w.net.Host(fmt.Sprintf("10.1.0.%d", i+1)))
+	}
+	w.processes = 1 // the clients'
+	w.trace.addf("world", "seed %d: %+v", w.cfg.Seed, w.plan)
+	if w.plan.follower && !w.cfg.Quiet {
+		w.follower = newWorld(w.shared, followerCluster, newFollowerPlan(w.cfg.Seed))
+		w.follower.buildHosts()
+		w.trace.addf("world", "follower: %+v", w.follower.plan)
+	}
+}
+
+// buildHosts makes the first hosts of the cluster.
+func (w *World) buildHosts() {
 	var join []string
 	for range w.plan.nodes {
 		h := w.newHost()
@@ -240,85 +270,6 @@ func (w *World) build() {
 	for _, h := range w.hosts {
 		h.cfg.Join = join
 	}
-	for i := range 4 {
-		w.clients = append(w.clients, w.net.Host(fmt.Sprintf("10.1.0.%d", i+1)))
-	}
-	w.processes = 1 // the clients'
-	w.trace.addf("world", "seed %d: %+v", w.cfg.Seed, w.plan)
-}
-
-// clientProcess is the process of all clients.
-const clientProcess = 1
-
-// inClients starts f in the process of the clients.
-func (w *World) inClients(f func()) { machine.Start(clientProcess, f) }
-
-// clientsDo runs f in the process of the clients, and reports whether it returned nil in time.
-func (w *World) clientsDo(limit time.Duration, f func() error) bool {
-	done := make(chan error, 1)
-	w.inClients(func() { done <- f() })
-	select {
-	case err := <-done:
-		if err != nil {
-			w.trace.addf("world", "error: %v", err)
-		}
-		return err == nil
-	case <-time.After(limit):
-		return false
-	}
-}
-
-// eventsOfCollection is the number of events after which memory is freed. It is a count of events, not of bytes: what else the program
-// allocates, to print the events for example, must not change when finalizers run.
-const eventsOfCollection = 40_000
-
-// collect frees memory when much has happened since the last time.
-func (w *World) collect(done <-chan struct{}) {
-	last := int64(0)
-	for {
-		select {
-		case <-time.After(50 * time.Millisecond):
-			if w.trace.events-last > eventsOfCollection {
-				last = w.trace.events
-				machine.Collect()
-			}
-		case <-done:
-			return
-		}
-	}
-}
-
-func (w *World) netEvent(e simnet.Event) {
-	w.trace.numbers("net", func() string { return netLine(e) }, uint64(e.Kind), uint64(e.From)<<16|uint64(e.To), e.Conn, uint64(e.Bytes), e.Sum)
-}
-
-func netLine(e simnet.Event) string {
-	return fmt.Sprintf("%v %d > %d, connection %d, %d bytes", e.Kind, e.From, e.To, e.Conn, e.Bytes)
-}
-
-func (w *World) diskEvent(host string) func(simdisk.Event) {
-	return func(e simdisk.Event) {
-		failed := uint64(0)
-		if e.Failed {
-			failed = 1
-		}
-		w.trace.numbers(host, func() string { return diskLine(e) }, uint64(e.Kind), hashText(e.Name), hashText(e.To), uint64(e.Off), uint64(e.Len), e.Sum, failed)
-		w.ambush.stored(host, e)
-	}
-}
-
-func diskLine(e simdisk.Event) string {
-	line := fmt.Sprintf("%v %s", e.Kind, e.Name)
-	if e.To != "" {
-		line += " to " + e.To
-	}
-	if e.Len > 0 {
-		line += fmt.Sprintf(", %d bytes at %d", e.Len, e.Off)
-	}
-	if e.Failed {
-		line += ", failed"
-	}
-	return line
 }
 
 // lastErrors records the last operations that failed, one for each kind of error.
@@ -336,7 +287,11 @@ func (w inspector) lastErrors(load *workload.Workload) {
 func (w *World) judge(load *workload.Workload) {
 	debug.SetGCPercent(100)
 	low, high := w.inspector().clocks()
-	report := judge.Judge(load.History().Ops(), judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened), ClockLow: low, ClockHigh: high})
+	options := judge.Options{PeaceFrom: int64(w.peaceFrom - w.opened), PeaceTo: int64(w.peaceTo - w.opened), ClockLow: low, ClockHigh: high}
+	if w.follower != nil {
+		options.FollowerLow, _ = w.follower.inspector().clocks()
+	}
+	report := judge.Judge(load.History().Ops(), options)
 	for name, n := range report.Outcomes {
 		w.counts["op "+name] += int64(n)
 	}
