@@ -218,7 +218,7 @@ func (t *Tablet) snapshot(ctx context.Context, withChanges bool) (m *Meta, err e
 		return nil, err
 	}
 	whole := *m
-	whole.Changes = nil // a copy of the rows does not need how they came about
+	whole.Changes, whole.Parts = nil, nil // a copy of the rows does not need how they came about
 	if withChanges {
 		whole.Changes = m.knownChanges()
 	}

@@ -171,6 +171,7 @@ func mergeMeta(lower, upper *Meta) *Meta {
 	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)
 	m.Cleared = tombstone.Join(lower.Cleared, upper.Cleared)
 	m.Changes = joinChanges(lower, upper)
+	m.Parts = joinParts(lower.Parts, upper.Parts)
 	if lower.LastMajor.Before(m.LastMajor) {
 		m.LastMajor = lower.LastMajor
 	}

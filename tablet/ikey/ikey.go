@@ -94,6 +94,11 @@ func Seq(key []byte) uint64 {
 	return ^binary.BigEndian.Uint64(key[len(key)-seqLen:])
 }
 
+// SetSeq replaces the sequence number of a well-formed key.
+func SetSeq(key []byte, seq uint64) {
+	binary.BigEndian.PutUint64(key[len(key)-seqLen:], ^seq)
+}
+
 // Timestamp returns the timestamp of a well-formed key of a cell or an operand.
 func Timestamp(key []byte) int64 {
 	return int64(^binary.BigEndian.Uint64(key[len(key)-seqLen-tsLen:]))
