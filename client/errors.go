@@ -51,7 +51,7 @@ var (
 	ErrBackupNotMade = api.ErrBackupNotMade
 	ErrUploadExpired = api.ErrUploadExpired // the uploaded bytes were discarded
 	ErrBulkExpired   = api.ErrBulkExpired   // a part of a bulk import was not committed, and must be sent again
-	ErrBulkRefused   = api.ErrBulkRefused   // the table has a change stream
+	ErrBulkRefused   = api.ErrBulkRefused   // the table has a change stream, or a node an earlier version
 	ErrBulkOrder     = api.ErrBulkOrder     // the rows are not in ascending order
 	ErrSystemTable   = api.ErrSystemTable   // METADATA is read-only for clients
 

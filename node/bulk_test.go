@@ -72,11 +72,16 @@ func TestBulkBesideTabletChanges(t *testing.T) {
 			}
 		})
 	}
-	var counted int64
+	var counted, unknown int64 // increments
 	work.Go(func() {
-		for ; counted < 200 && ctx.Err() == nil; counted++ {
-			if _, err := admin.Table("t").Increment(ctx, "r0", "f:counter", 1); err != nil {
+		for n := 0; n < 200 && ctx.Err() == nil; n++ {
+			switch _, err := admin.Table("t").Increment(ctx, "r0", "f:counter", 1); {
+			case errors.Is(err, client.ErrAmbiguous): // on a slow machine, a node may lose its lease
+				unknown++
+			case err != nil:
 				t.Error(err)
+			default:
+				counted++
 			}
 		}
 	})
@@ -118,27 +123,25 @@ func TestBulkBesideTabletChanges(t *testing.T) {
 		for _, c := range s.Row().Cells {
 			cells[c.Family]++
 		}
-		counter := 0
+		least, most := 2*rounds, 2*rounds
 		if string(s.Row().Key) == "r0" {
-			counter = int(counted)
+			least, most = least+int(counted), most+int(counted+unknown)
 		}
-		if cells["f"] != 2*rounds+counter || cells["g"] != 2*rounds {
+		if cells["f"] < least || cells["f"] > most || cells["g"] != 2*rounds {
 			t.Errorf("row %q has %v cells", s.Row().Key, cells)
 		}
 	}
 	if s.Err() != nil || seen != rows {
 		t.Errorf("%d rows, %v; want %d", seen, s.Err(), rows)
 	}
-	if n, err := admin.Table("t").Increment(ctx, "r0", "f:counter", 0); err != nil || n != counted {
-		t.Errorf("the counter is %d, want %d: %v", n, counted, err)
+	if n, err := admin.Table("t").Increment(ctx, "r0", "f:counter", 0); err != nil || n < counted || n > counted+unknown {
+		t.Errorf("the counter is %d, want %d to %d: %v", n, counted, counted+unknown, err)
 	}
 }
 
 // bulkCalls are the requests of one part with one row.
 func bulkCalls(row string) (write *api.BulkWriteRequest, commit *api.BulkRequest) {
-	write = &api.BulkWriteRequest{MutateRowsRequest: api.MutateRowsRequest{Table: "t", Rows: []table.RowMutation{
-		{Row: []byte(row), Mutations: []table.Mutation{table.Set("f", []byte("q"), 1, []byte("v"))}},
-	}}}
+	write = &api.BulkWriteRequest{MutateRowsRequest: api.MutateRowsRequest{Table: "t", Rows: rowsOf(row)}}
 	_, _ = rand.Read(write.Part[:])
 	return write, &api.BulkRequest{Table: "t", Part: write.Part, Row: []byte(row), Requests: 1}
 }
@@ -166,6 +169,9 @@ func TestBulkRights(t *testing.T) {
 		}
 	}
 	write, commit := bulkCalls("a")
+	for i := range 100 { // rights are checked once for all rows of a request
+		write.Rows = append(write.Rows, rowsOf(fmt.Sprintf("a%03d", i))...)
+	}
 	if got := answerOf(t, conns["reader"], api.MethodBulkWrite, write.Append); got == nil || got.Code != rpc.CodePermissionDenied {
 		t.Errorf("write by a reader: %v", got)
 	}
@@ -240,4 +246,77 @@ func TestBulkRights(t *testing.T) {
 	if got := answerOf(t, conns["other"], api.MethodBulkCommit, commit.Append); got == nil || got.Code != api.CodeBulkExpired {
 		t.Errorf("commit of a part that was aborted: %v", got)
 	}
+}
+
+// I12: rights are checked before a part is opened, and before quotas and the number of parts: callers without them learn and use nothing.
+func TestBulkAuthorizedFirst(t *testing.T) {
+	t.Parallel()
+	f, _, _ := secureTestCluster(t, 1)
+	f.startAll()
+	ctx := within(t, 60*time.Second)
+	admin := f.client(0)
+	_, err := admin.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"})
+	if err == nil {
+		_, err = admin.Tables().CreateFrom(ctx, "streamed", &client.TableSpec{Families: []table.FamilySpec{{Name: "f"}}, ChangeRetention: time.Hour})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := map[string]*rpc.Conn{}
+	for _, user := range []string{"filler", "writer", "reader", "stranger"} {
+		conns[user] = f.dialAs(0, f.user(admin, user))
+	}
+	for user, right := range map[string]string{"filler": "write", "writer": "write", "reader": "read"} {
+		for _, name := range []string{"t", "streamed"} {
+			if err := admin.Grants().Add(ctx, client.Grant{Principal: user, Rights: right, Table: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	call := func(user, name string) *rpc.Error {
+		t.Helper()
+		write, _ := bulkCalls("a")
+		write.Table = name
+		return answerOf(t, conns[user], api.MethodBulkWrite, write.Append)
+	}
+	refused := func(when string) {
+		t.Helper()
+		for _, c := range []struct {
+			user, table string
+			want        rpc.Code
+		}{
+			{"stranger", "t", api.CodeTableNotFound}, {"stranger", "streamed", api.CodeTableNotFound}, {"stranger", "absent", api.CodeTableNotFound},
+			{"reader", "t", rpc.CodePermissionDenied}, {"reader", "streamed", rpc.CodePermissionDenied},
+		} {
+			if got := call(c.user, c.table); got == nil || got.Code != c.want {
+				t.Errorf("%s, table %s by %s: %v, want code %v", when, c.table, c.user, got, c.want)
+			}
+		}
+	}
+	if got := call("writer", "streamed"); got == nil || got.Code != api.CodeBulkRefused {
+		t.Errorf("a table with a change stream: %v", got)
+	}
+	if err := admin.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 1}, 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		refused("within quotas")
+	}
+	if got := call("filler", "t"); got != nil {
+		t.Fatalf("the quota was used by requests that were refused: %v", got)
+	}
+	refused("with an exhausted quota")
+	if err := admin.Quotas().Remove(ctx, client.QuotaOfTable, "t"); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"filler", "writer"} {
+		var got *rpc.Error
+		for n := 0; got == nil && n < api.BulkPartsMax; n++ {
+			got = call(user, "t")
+		}
+		if got == nil || got.Code != rpc.CodeOverloaded {
+			t.Fatalf("all parts of %s: %v", user, got)
+		}
+	}
+	refused("without free parts")
 }

@@ -401,7 +401,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.consoleUsers.Close()
 	n.changes.End(ctx)
 	n.data.Close()
-	n.bulk.Close()
+	n.bulk.Close(within)
 	n.blobs.Close()
 	errs = append(errs, n.tabletServer.Close(within))
 	errs = append(errs, n.blockStore.Close())

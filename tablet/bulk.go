@@ -2,6 +2,7 @@ package tablet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,31 +14,42 @@ import (
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sched"
+	"github.com/steledb/stele/tablet/sstable"
 )
 
 // propBulk is the property of a bulk file: an SSTable whose keys have the sequence number 0, since it was unknown when they were written.
 // All of its entries have the number in FileMeta, whose MinSeq and MaxSeq are equal. See numbered.
 const propBulk = "tablet.bulk"
 
-const (
-	// partMemory is the memory of a part that is being written, in bytes, without that of its entries: blocks of its files and their compressed form.
-	partMemory = 2 << 20
-	// partEntryMemory is the memory of an entry, in bytes, until its file is complete: its hashes for the Bloom filter, and its share of the index.
-	partEntryMemory = 24
-	// chargeEntries is the number of entries whose memory is charged at once.
-	chargeEntries = 4096
+// BulkFileVersion is the version of SSTables of bulk files. A node that does not read it cannot serve a tablet with one.
+const BulkFileVersion = sstable.PartialVersion
 
-	// partsKept is how long a tablet's metadata names a committed part, so that a client whose answer was lost learns that it was committed.
-	// Clients repeat a commit for api.BulkCommitWait at most, by their own clocks; the rest is for clocks that differ.
-	partsKept = 3 * api.BulkCommitWait
-	// partsMax is the number of such parts, 24 bytes each in METADATA.
-	partsMax = 1024
+// partMemory is the memory of a part that is being written, in bytes, without that of its index and its values: blocks of its files and their compressed form.
+const partMemory = 2 << 20
+
+// Costs of commits, in bytes. Each commit writes out the tablet's memtable, and pauses the writes of all users. One with few rows therefore costs as much as
+// many rows, and each has a cost beside its rows, which are bounded by quotas and by the network.
+const (
+	bulkSmall      = 4 << 20
+	bulkCommitCost = 256 << 10
+	// bulkDebt is the largest debt of a user, in bytes, and bulkDecay the bytes per second by which it decays. All users together have twice as much.
+	bulkDebt, bulkDecay = 16 << 20, 1 << 20
 )
+
+// newBulkDebts returns the debts of the commits to one tablet.
+func newBulkDebts() sched.Debts {
+	return sched.Debts{User: sched.Limit{Most: bulkDebt, PerSecond: bulkDecay}, All: sched.Limit{Most: 2 * bulkDebt, PerSecond: 2 * bulkDecay}}
+}
+
+// ErrPartCommitted means that a part has been committed, so that its requests change nothing any more.
+var ErrPartCommitted = errors.New("part of a bulk import was committed")
 
 // BulkPart is a part of a bulk import to one tablet, while it is written: rows in ascending order, which go to an SSTable for each locality
 // group instead of the commit log and a memtable. Commit adds the files to the tablet in one change of METADATA. It is used by one goroutine
 // at a time, and ends with Commit or Abort.
 type BulkPart struct {
+	id      PartID
 	tablet  *Tablet
 	schema  *schema
 	writers map[string]*fileWriter
@@ -49,20 +61,43 @@ type BulkPart struct {
 	entries int64
 	charged int64 // memory, in bytes
 	large   int64 // that of the largest value
+	index   int64 // that of the indexes and filters
+	paid    bool  // the commit has been admitted: see bulkDebt
 	ended   bool
 }
 
-// BeginBulk begins a part in the tablet of a row. Errors: those of Apply, api.ErrBulkRefused.
-func (as For) BeginBulk(ctx context.Context, tableName string, row []byte) (*BulkPart, error) {
-	t, err := as.tabletOf(ctx, tableName, row)
+// MayBulk returns nil if the caller may write a row, for a check before any work for a part of it. Errors: those of Apply.
+func (as For) MayBulk(ctx context.Context, tableName string, rm *table.RowMutation) error {
+	_, _, err := as.mayBulk(ctx, tableName, rm)
+	return err
+}
+
+func (as For) mayBulk(ctx context.Context, tableName string, rm *table.RowMutation) (*Tablet, *schema, error) {
+	t, err := as.tabletOf(ctx, tableName, rm.Row)
+	if err != nil {
+		return nil, nil, err
+	}
+	if as.a != nil {
+		as.a.Begin()
+	}
+	sc := t.schema.Load()
+	_, err = as.check(sc, rm)
+	return t, sc, err
+}
+
+// BeginBulk begins a part with that id in the tablet of its first row. Errors: those of Apply, api.ErrBulkRefused, ErrPartCommitted.
+func (as For) BeginBulk(ctx context.Context, tableName string, first *table.RowMutation, id PartID) (*BulkPart, error) {
+	t, sc, err := as.mayBulk(ctx, tableName, first)
 	if err != nil {
 		return nil, err
 	}
-	sc := t.schema.Load()
 	if sc.table.ChangeRetention > 0 {
 		return nil, fmt.Errorf("table %q has a change stream, which would lack the rows: %w", sc.table.Name, api.ErrBulkRefused)
 	}
-	p := &BulkPart{tablet: t, schema: sc, writers: map[string]*fileWriter{}}
+	if committed, err := t.meta.committed(ctx, id); err != nil || committed {
+		return nil, cmp.Or(notServing(err), ErrPartCommitted)
+	}
+	p := &BulkPart{id: id, tablet: t, schema: sc, writers: map[string]*fileWriter{}}
 	p.charge(partMemory)
 	return p, nil
 }
@@ -76,6 +111,9 @@ func (p *BulkPart) charge(bytes int64) {
 // Ended reports whether the part cannot be committed any more.
 func (p *BulkPart) Ended() bool { return p.ended }
 
+// Gone reports whether the tablet of the part is no longer served, or has another schema.
+func (p *BulkPart) Gone() bool { return p.check() != nil }
+
 // Admit returns an *api.OverloadedError while the tablet has so many files that it accepts no writes.
 func (p *BulkPart) Admit() error {
 	if t := p.tablet; t.views.stalled.Load() {
@@ -84,19 +122,20 @@ func (p *BulkPart) Admit() error {
 	return nil
 }
 
-// Add adds the cells of a row, all of them behind those that were added before. After an error the part has ended, and was aborted.
+// Add adds the cells of rows, all of them behind those that were added before. After an error the part has ended, and was aborted.
 //
-// Errors: those of Apply that concern the row; api.ErrNotServing if the tablet is not served any more; api.ErrBulkExpired if the tablet does not
-// have the row, or the table's schema was changed; api.ErrBulkOrder; *table.LimitError; blobfs.ErrDiskFull.
-func (p *BulkPart) Add(ctx context.Context, as For, rm *table.RowMutation) error {
-	err := p.add(ctx, as, rm)
+// Errors: api.ErrNoTable; api.ErrNotServing if the tablet is not served any more; api.ErrBulkExpired if the table's schema was changed; otherwise a
+// *table.ElementError with the row: those of Apply that concern it; api.ErrBulkExpired if the tablet does not have it; api.ErrBulkOrder;
+// *table.LimitError; blobfs.ErrDiskFull.
+func (p *BulkPart) Add(ctx context.Context, as For, rows ...table.RowMutation) error {
+	err := p.add(ctx, as, rows)
 	if err != nil {
 		p.Abort()
 	}
 	return err
 }
 
-func (p *BulkPart) add(ctx context.Context, as For, rm *table.RowMutation) error {
+func (p *BulkPart) add(ctx context.Context, as For, rows []table.RowMutation) error {
 	if p.ended || p.files != nil {
 		return api.ErrBulkExpired
 	}
@@ -104,8 +143,20 @@ func (p *BulkPart) add(ctx context.Context, as For, rm *table.RowMutation) error
 		return err
 	}
 	if as.a != nil {
-		as.a.Begin()
+		as.a.Begin() // once: the rights are checked again by the commit
 	}
+	for i := range rows {
+		switch err := p.addRow(ctx, as, &rows[i]); {
+		case errors.Is(err, api.ErrNoTable): // it is the same for all rows
+			return err
+		case err != nil:
+			return &table.ElementError{What: "row", Index: i, Err: err}
+		}
+	}
+	return nil
+}
+
+func (p *BulkPart) addRow(ctx context.Context, as For, rm *table.RowMutation) error {
 	rm, err := as.check(p.schema, rm)
 	if err != nil {
 		return err
@@ -158,9 +209,6 @@ func (p *BulkPart) addCell(ctx context.Context, row []byte, m *table.Mutation) e
 	if err != nil {
 		return err
 	}
-	if p.entries%chargeEntries == 0 {
-		p.charge(chargeEntries * partEntryMemory)
-	}
 	if n := writeBytes(int64(len(m.Value))); n > p.large {
 		p.charge(n - p.large)
 		p.large = n
@@ -168,8 +216,34 @@ func (p *BulkPart) addCell(ctx context.Context, row []byte, m *table.Mutation) e
 	if !slices.ContainsFunc(p.sample.Mutations, func(s table.Mutation) bool { return s.Family == f.Name }) {
 		p.sample.Mutations = append(p.sample.Mutations, table.Set(f.Name, bytes.Clone(m.Qualifier), m.Timestamp, nil))
 	}
-	return w.add(f, key, m.Value)
+	if err := w.add(f, key, m.Value); err != nil {
+		return err
+	}
+	return p.chargeIndex()
 }
+
+// partIndexMax bounds the memory of the indexes and filters of a part, in bytes: they are in memory until its files are complete. 500,000 cells of
+// ordinary keys need 3 MiB.
+const partIndexMax = 16 << 20
+
+// chargeIndex charges the memory of the indexes and filters, which depends on the length of the keys.
+func (p *BulkPart) chargeIndex() error {
+	index := int64(0)
+	for _, w := range p.writers {
+		index += w.w.MemoryBytes()
+	}
+	if index > partIndexMax {
+		return &table.LimitError{What: "bytes of the index of a part of a bulk import, which grows with the length of the keys", Limit: partIndexMax, Got: index}
+	}
+	if index-p.index > indexCharge {
+		p.charge(index - p.index)
+		p.index = index
+	}
+	return nil
+}
+
+// indexCharge is the memory of indexes that is charged at once, in bytes.
+const indexCharge = 64 << 10
 
 // writer returns the writer of the file with a family.
 func (p *BulkPart) writer(ctx context.Context, f *family) (w *fileWriter, err error) {
@@ -227,16 +301,33 @@ func (p *BulkPart) finish(ctx context.Context) error {
 		p.files[name] = f
 	}
 	p.charge(-p.charged)
+	return p.pin(ctx)
+}
+
+// pin loads the files of in-memory groups that are read, before writes are fenced.
+func (p *BulkPart) pin(ctx context.Context) error {
+	v, err := p.tablet.views.acquireFiles()
+	if err != nil {
+		return err
+	}
+	defer v.release()
+	for name, f := range p.files {
+		if p.schema.keepsInMemory(name) {
+			p.tablet.server.pins.now(ctx, f, v.filesOf(name))
+		}
+	}
 	return nil
 }
 
 // Commit adds the rows of a complete part to the tablet, all at once. They are durable and visible when it returns nil, and later than all writes
 // that were acknowledged before. Writes to the tablet wait meanwhile, and reads do not.
 //
+// If a part with its id was committed before, the part is discarded, and the result is nil.
+//
 // After api.ErrOverloaded and ctx's error the part is as before. After all other errors it has ended. After an *UnknownOutcomeError the rows
-// may be added: CommittedBulk of the tablet's next server returns whether they were. Further errors: api.ErrNotServing, api.ErrBulkExpired if
+// may be added: CommittedBulk returns whether they were. Further errors: api.ErrNotServing, api.ErrBulkExpired if
 // the schema was changed, *api.PermissionError, ErrMetaTooLarge, blobfs.ErrDiskFull.
-func (p *BulkPart) Commit(ctx context.Context, as For, id PartID) error {
+func (p *BulkPart) Commit(ctx context.Context, as For) error {
 	if p.ended {
 		return api.ErrBulkExpired
 	}
@@ -246,22 +337,51 @@ func (p *BulkPart) Commit(ctx context.Context, as For, id PartID) error {
 	}
 	if err := p.finish(ctx); err != nil {
 		p.Abort()
-		return err
+		return notServing(err)
 	}
 	moment.Pass("files of a bulk part are written", "")
-	err := p.commit(ctx, as, id)
+	err := p.commit(ctx, as)
 	switch {
 	case err == nil || p.ended:
 	case errors.Is(err, api.ErrOverloaded), ctx.Err() != nil:
 	default:
 		p.Abort()
 	}
+	if errors.Is(err, ErrPartCommitted) {
+		return nil
+	}
 	return notServing(err)
 }
 
-func (p *BulkPart) commit(ctx context.Context, as For, id PartID) error {
+// admitCommit returns an *api.OverloadedError if the user or all users have committed too many parts to the tablet: see bulkDebt.
+func (p *BulkPart) admitCommit(as For) error {
+	if p.paid {
+		return nil
+	}
+	user, whose := "", "all users"
+	if as.a != nil {
+		if user = as.a.Caller(); user != "" {
+			whose = "user " + user
+		}
+	}
+	wait := p.tablet.bulk.Take(p.tablet.server.cfg.Now(), user, float64(bulkCommitCost+max(0, bulkSmall-p.bytes)))
+	if wait > 0 {
+		return &api.OverloadedError{
+			Reason: fmt.Sprintf("parts of bulk imports of %s to one tablet follow each other too fast: send parts of %d MiB or more, and fewer rows in batches, by mutate_rows",
+				whose, bulkSmall>>20),
+			RetryAfter: wait,
+		}
+	}
+	p.paid = true
+	return nil
+}
+
+func (p *BulkPart) commit(ctx context.Context, as For) error {
 	t := p.tablet
 	if err := p.Admit(); err != nil {
+		return err
+	}
+	if err := p.admitCommit(as); err != nil {
 		return err
 	}
 	if err := t.fence.claim(ctx); err != nil {
@@ -272,7 +392,7 @@ func (p *BulkPart) commit(ctx context.Context, as For, id PartID) error {
 		return err
 	}
 	for range commitAttempts {
-		if err := p.commitFenced(ctx, as, id); err != errChanged {
+		if err := p.commitFenced(ctx, as); err != errChanged {
 			return err
 		}
 	}
@@ -283,7 +403,7 @@ func (p *BulkPart) commit(ctx context.Context, as For, id PartID) error {
 const commitAttempts = 8
 
 // commitFenced is one attempt of a commit. The claim is held. The error is errChanged if rights were changed meanwhile.
-func (p *BulkPart) commitFenced(ctx context.Context, as For, id PartID) error {
+func (p *BulkPart) commitFenced(ctx context.Context, as For) error {
 	t, s := p.tablet, p.tablet.server
 	if as.a != nil {
 		as.a.Begin()
@@ -300,7 +420,7 @@ func (p *BulkPart) commitFenced(ctx context.Context, as For, id PartID) error {
 	}
 	defer t.fence.lift()
 	// All entries before those of the part are then in files, which are older than its files (T5).
-	if err := t.flush(ctx); err != nil {
+	if err := p.flushSoon(ctx); err != nil {
 		return err
 	}
 	l := t.fence.latches.Of(p.sample.Row) // a new schema waits for it (T12)
@@ -320,7 +440,7 @@ func (p *BulkPart) commitFenced(ctx context.Context, as For, id PartID) error {
 	if t.meta.isClosed() {
 		return errGone
 	}
-	if err := p.save(id); err != nil {
+	if err := p.save(); err != nil {
 		return err
 	}
 	s.stats.bulkParts.Add(1)
@@ -329,10 +449,24 @@ func (p *BulkPart) commitFenced(ctx context.Context, as For, id PartID) error {
 	return nil
 }
 
-// save makes the change durable, and installs its view. The tablet's metadata is locked, and writes are fenced.
-func (p *BulkPart) save(id PartID) error {
+// flushSoon writes out what has arrived since the claim. Writers wait, so it takes at most OverloadWait. What remains then is METADATA's change, whose
+// outcome must be known.
+func (p *BulkPart) flushSoon(ctx context.Context) error {
 	t := p.tablet
-	next, err := p.nextMeta(id)
+	wait := t.server.cfg.OverloadWait
+	within, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := t.flush(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = &api.OverloadedError{Reason: fmt.Sprintf("memtable of tablet %d was not written out within %v", t.id, wait), RetryAfter: overloadRetry}
+	}
+	return err
+}
+
+// save makes the change durable, and installs its view. The tablet's metadata is locked, and writes are fenced.
+func (p *BulkPart) save() error {
+	t := p.tablet
+	next, err := p.nextMeta()
 	if err != nil {
 		return err
 	}
@@ -348,6 +482,7 @@ func (p *BulkPart) save(id PartID) error {
 		discard(p.files, !unsent)
 		p.release()
 		if !unsent {
+			t.meta.unclear = append(t.meta.unclear, p.id)
 			err = &UnknownOutcomeError{Cause: err}
 		}
 		return err
@@ -359,19 +494,20 @@ func (p *BulkPart) save(id PartID) error {
 }
 
 // nextMeta returns the tablet's metadata with the files of the part, whose sequence number it reserves.
-func (p *BulkPart) nextMeta(id PartID) (*Meta, error) {
+func (p *BulkPart) nextMeta() (*Meta, error) {
 	t := p.tablet
+	if t.meta.current.hasPart(p.id) {
+		return nil, ErrPartCommitted
+	}
 	next := cloneMeta(t.meta.current)
 	now := t.server.cfg.Now()
-	next.Parts = slices.DeleteFunc(slices.Clone(next.Parts), func(c CommittedPart) bool { return now.Sub(c.Time) > partsKept })
+	next.forgetParts(t.server.cfg.Now)
 	if len(next.Parts) >= partsMax {
-		return nil, &api.OverloadedError{
-			Reason:     fmt.Sprintf("tablet got %d parts of bulk imports within %v, the most that it may get: send larger parts", partsMax, partsKept),
-			RetryAfter: partsKept / 10,
-		}
+		return nil, manyParts(len(next.Parts) + 1)
 	}
-	next.Parts = append(next.Parts, CommittedPart{ID: id, Time: now.Truncate(time.Microsecond)})
+	next.Parts = append(slices.Clip(next.Parts), CommittedPart{ID: p.id, Time: now.Truncate(time.Microsecond)})
 	next.Redo = t.server.commitLog.commits.Reserve()
+	next.Changes = next.Changes.Ended(next.Redo, next.Stamped) // a later change stream begins behind the part
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
 		f := p.files[name]
 		f.meta.MinSeq, f.meta.MaxSeq = next.Redo, next.Redo
@@ -385,28 +521,19 @@ func (p *BulkPart) nextMeta(id PartID) (*Meta, error) {
 // install makes the rows of a part that is in METADATA visible.
 func (p *BulkPart) install(next *Meta) {
 	t := p.tablet
-	v, err := t.views.acquireFiles()
-	if err != nil {
-		discard(p.files, true) // the table was dropped
-		return
-	}
-	defer v.release()
-	for name, f := range p.files {
-		if p.schema.keepsInMemory(name) {
-			t.server.pins.now(context.Background(), f, v.filesOf(name))
-		}
-	}
 	if !t.views.install(func(n *view) {
 		for name, f := range p.files {
 			n.replace(name, nil, f)
 		}
 		n.setChanges(next)
 	}) {
-		discard(p.files, true)
+		discard(p.files, true) // the table was dropped
 		return
 	}
-	// On the applier, which sets the number otherwise. A log that has ended applies nothing any more.
-	_ = t.server.commitLog.commits.Between(func() { t.views.applied.Store(max(t.views.applied.Load(), next.Redo)) })
+	show := func() { t.views.applied.Store(max(t.views.applied.Load(), next.Redo)) }
+	if err := t.server.commitLog.commits.Between(show); err != nil { // on the applier, which sets the number otherwise
+		show() // the applier has ended
+	}
 }
 
 // CommittedBulk reports whether a part was committed to the tablet of a row lately. Errors: those of Apply.
@@ -421,12 +548,9 @@ func (as For) CommittedBulk(ctx context.Context, tableName string, row []byte, i
 	if err := as.checkAny(t.schema.Load(), row); err != nil {
 		return false, err
 	}
-	t.meta.mu.Lock()
-	committed := slices.ContainsFunc(t.meta.current.Parts, func(c CommittedPart) bool { return c.ID == id })
-	closed := t.meta.isClosed()
-	t.meta.mu.Unlock()
-	if closed {
-		return false, errGone
+	committed, err := t.meta.committed(ctx, id)
+	if err != nil {
+		return false, notServing(err)
 	}
 	return committed, as.s.checkServing()
 }
@@ -440,16 +564,4 @@ func (as For) checkAny(sc *schema, row []byte) error {
 		}
 	}
 	return err
-}
-
-// joinParts returns the committed parts of two tablets that are merged, oldest first.
-func joinParts(lower, upper []CommittedPart) []CommittedPart {
-	all := slices.Clone(lower)
-	for _, c := range upper {
-		if !slices.ContainsFunc(all, func(o CommittedPart) bool { return o.ID == c.ID }) {
-			all = append(all, c)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b CommittedPart) int { return a.Time.Compare(b.Time) })
-	return all
 }

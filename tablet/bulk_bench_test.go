@@ -55,7 +55,7 @@ func BenchmarkBulk(b *testing.B) {
 			}
 		})
 		bench("bulk", func(b *testing.B, e *env, n int) {
-			if err := partOf(b, e.Server, all...).Commit(context.Background(), e.For(nil), PartID{byte(n), byte(n >> 8)}); err != nil {
+			if err := e.commitPart(partOf(b, e.Server, PartID{byte(n), byte(n >> 8)}, all...)); err != nil {
 				b.Fatal(err)
 			}
 		})

@@ -20,24 +20,33 @@ import (
 )
 
 // partOf writes rows to a part, which the caller commits.
-func partOf(t testing.TB, s *Server, rows ...table.RowMutation) *BulkPart {
+func partOf(t testing.TB, s *Server, id PartID, rows ...table.RowMutation) *BulkPart {
 	t.Helper()
-	p, err := s.For(nil).BeginBulk(context.Background(), testTable, rows[0].Row)
+	p, err := s.For(nil).BeginBulk(context.Background(), testTable, &rows[0], id)
+	if err == nil {
+		err = p.Add(context.Background(), s.For(nil), rows...)
+	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range rows {
-		if err := p.Add(context.Background(), s.For(nil), &rows[i]); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return p
 }
 
-// bulk commits rows as a part.
+// bulk commits rows as a part. The clock advances until the rate of parts permits it.
 func (e *env) bulk(id byte, rows ...table.RowMutation) error {
 	e.t.Helper()
-	return partOf(e.t, e.Server, rows...).Commit(context.Background(), e.For(nil), PartID{id})
+	return e.commitPart(partOf(e.t, e.Server, PartID{id}, rows...))
+}
+
+func (e *env) commitPart(p *BulkPart) error {
+	for {
+		err := p.Commit(context.Background(), e.For(nil))
+		var over *api.OverloadedError
+		if !errors.As(err, &over) || !strings.Contains(over.Reason, "too fast") {
+			return err
+		}
+		e.clock.micros.Add(over.RetryAfter.Microseconds() + 1)
+	}
 }
 
 // committed reports whether a part was committed to the tablet of a row.
@@ -150,7 +159,7 @@ func (rr *randomRun) bulk() {
 		return
 	}
 	rr.count++
-	if err := partOf(rr.t, rr.Server, rows...).Commit(context.Background(), rr.For(nil), PartID{byte(rr.count), byte(rr.count >> 8)}); err != nil {
+	if err := rr.commitPart(partOf(rr.t, rr.Server, PartID{byte(rr.count), byte(rr.count >> 8)}, rows...)); err != nil {
 		rr.t.Fatal(err)
 	}
 	for i := range rows {
@@ -201,6 +210,7 @@ func TestBulkRejects(t *testing.T) {
 	}
 	blobs := len(e.store.Blobs())
 	cell := func(at int64) table.Mutation { return table.Set("f", nil, at, nil) }
+	first := rowMutation("a", cell(1))
 	limit := func(err error) bool { return errors.Is(err, table.ErrLimit) }
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	for name, c := range map[string]struct {
@@ -224,24 +234,22 @@ func TestBulkRejects(t *testing.T) {
 		"a large part": {[]table.RowMutation{rowMutation("a", table.Set("f", nil, 1, make([]byte, 90<<20))), rowMutation("b", table.Set("f", nil, 1, make([]byte, 90<<20))),
 			rowMutation("c", table.Set("f", nil, 1, make([]byte, 90<<20)))}, limit},
 	} {
-		p, err := e.For(nil).BeginBulk(context.Background(), testTable, []byte("a"))
-		for i := range c.rows {
-			if err == nil {
-				err = p.Add(context.Background(), e.For(nil), &c.rows[i])
-			}
+		p, err := e.For(nil).BeginBulk(context.Background(), testTable, &first, PartID{1})
+		if err == nil {
+			err = p.Add(context.Background(), e.For(nil), c.rows...)
 		}
 		if !c.want(err) || !p.Ended() || p.charged != 0 {
 			t.Errorf("%s: %v, ended: %v, %d bytes of memory charged", name, err, p.Ended(), p.charged)
 		}
-		if err := p.Commit(context.Background(), e.For(nil), PartID{}); !errors.Is(err, api.ErrBulkExpired) {
+		if err := p.Commit(context.Background(), e.For(nil)); !errors.Is(err, api.ErrBulkExpired) {
 			t.Errorf("%s: commit after it: %v", name, err)
 		}
 	}
-	p, err := e.For(nil).BeginBulk(context.Background(), testTable, []byte("a"))
+	p, err := e.For(nil).BeginBulk(context.Background(), testTable, &first, PartID{1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Commit(context.Background(), e.For(nil), PartID{}); !errors.Is(err, table.ErrNoMutations) {
+	if err := p.Commit(context.Background(), e.For(nil)); !errors.Is(err, table.ErrNoMutations) {
 		t.Errorf("a part without rows: %v", err)
 	}
 	e.deletions.Run(context.Background())
@@ -262,7 +270,8 @@ func TestBulkAndChangeStream(t *testing.T) {
 	if err := e.Compact(ctx, testTable, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.For(nil).BeginBulk(ctx, testTable, []byte("a")); !errors.Is(err, api.ErrBulkRefused) || !strings.Contains(err.Error(), "--bulk") {
+	row := rowMutation("a", table.Set("f", nil, 1, nil))
+	if _, err := e.For(nil).BeginBulk(ctx, testTable, &row, PartID{1}); !errors.Is(err, api.ErrBulkRefused) || !strings.Contains(err.Error(), "--bulk") {
 		t.Fatalf("with a change stream: %v", err)
 	}
 	plain := *e.schema
@@ -316,7 +325,7 @@ func TestBulkAndTabletChanges(t *testing.T) {
 			e := newEnv(t, Config{}, "f")
 			e.mustApply("a", table.Set("f", nil, 1, nil))
 			e.mustApply("z", table.Set("f", nil, 1, nil))
-			p := partOf(t, e.Server, cells...)
+			p := partOf(t, e.Server, PartID{1}, cells...)
 			if complete {
 				if err := p.finish(ctx); err != nil {
 					t.Fatal(err)
@@ -327,9 +336,9 @@ func TestBulkAndTabletChanges(t *testing.T) {
 			}
 			var err error
 			if complete {
-				err = p.Commit(ctx, e.For(nil), PartID{1})
+				err = p.Commit(ctx, e.For(nil))
 			} else {
-				err = p.Add(ctx, e.For(nil), &more)
+				err = p.Add(ctx, e.For(nil), more)
 			}
 			if !errors.Is(err, c.want) || !p.Ended() {
 				t.Errorf("%s: %v, want %v; ended: %v", name, err, c.want, p.Ended())
@@ -392,12 +401,12 @@ func TestBulkPartsBounded(t *testing.T) {
 	}
 	tablet.meta.set(m)
 	tablet.meta.mu.Unlock()
-	p := partOf(t, e.Server, rowMutation("a", table.Set("f", nil, 5, nil)))
-	if err := p.Commit(context.Background(), e.For(nil), PartID{1}); !errors.Is(err, api.ErrOverloaded) || p.Ended() {
+	p := partOf(t, e.Server, PartID{1}, rowMutation("a", table.Set("f", nil, 5, nil)))
+	if err := p.Commit(context.Background(), e.For(nil)); !errors.Is(err, api.ErrOverloaded) || p.Ended() {
 		t.Fatalf("%v, ended: %v", err, p.Ended())
 	}
 	e.clock.micros.Add(partsKept.Microseconds() + 1)
-	if err := p.Commit(context.Background(), e.For(nil), PartID{1}); err != nil || !committed(t, e.Server, "a", 1) {
+	if err := p.Commit(context.Background(), e.For(nil)); err != nil || !committed(t, e.Server, "a", 1) {
 		t.Fatal(err)
 	}
 }
@@ -426,7 +435,7 @@ func TestBulkOutcomeUnknown(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		c := newCluster(t, Config{}, 2, "f:")
 		s, other := c.servers[0], c.servers[1]
-		p := partOf(t, s.Server, rowMutation("row001", table.Set("f", nil, 5, nil)))
+		p := partOf(t, s.Server, PartID{1}, rowMutation("row001", table.Set("f", nil, 5, nil)))
 		if made {
 			c.meta.disconnectAfter(s.name, 1)
 		} else {
@@ -437,7 +446,7 @@ func TestBulkOutcomeUnknown(t *testing.T) {
 			c.meta.assign(metaKey(1, nil), other.name)
 			c.meta.disconnectAfter(s.name, 100)
 		}()
-		err := p.Commit(context.Background(), s.For(nil), PartID{1})
+		err := p.Commit(context.Background(), s.For(nil))
 		var unknown *UnknownOutcomeError
 		if !errors.As(err, &unknown) || errors.Is(err, ErrMetaLost) || !p.Ended() {
 			t.Fatalf("made: %v: %v", made, err)
@@ -582,14 +591,12 @@ func TestBulkCrashPoints(t *testing.T) {
 				}
 				return before, nil
 			}, nil)
-			p, err := e.For(nil).BeginBulk(context.Background(), testTable, []byte("a"))
-			for i := range rows {
-				if err == nil {
-					err = p.Add(context.Background(), e.For(nil), &rows[i])
-				}
+			p, err := e.For(nil).BeginBulk(context.Background(), testTable, &rows[0], PartID{1})
+			if err == nil {
+				err = p.Add(context.Background(), e.For(nil), rows...)
 			}
 			if err == nil {
-				err = p.Commit(context.Background(), e.For(nil), PartID{1})
+				err = p.Commit(context.Background(), e.For(nil))
 			}
 			e.crash()
 			e.open()

@@ -137,7 +137,7 @@ func checkKeys(ctx context.Context, blob storage.BlobReader, f *FileMeta, sum *C
 	least, most := f.MinSeq, f.MaxSeq
 	if _, bulk := t.Properties()[propBulk]; bulk {
 		if least == 0 || least != most {
-			return fmt.Errorf("bulk file has sequence numbers %d to %d, want one", least, most)
+			return errBulkNumbers(f)
 		}
 		least, most = 0, 0
 	}

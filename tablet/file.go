@@ -111,7 +111,10 @@ func (s *sstables) open(ctx context.Context, m FileMeta, start, end []byte, num 
 	f := &file{table: t, opened: &opened{blob: blob, table: t, files: s}, delete: s.delete,
 		columnFilter: t.Meta().FilterName == filterNameRowColumn}
 	f.opened.lo, f.opened.hi = rowBounds(m.Start, m.End)
-	_, f.opened.bulk = t.Properties()[propBulk]
+	if _, f.opened.bulk = t.Properties()[propBulk]; f.opened.bulk && (m.MinSeq != m.MaxSeq) {
+		blob.Close()
+		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, errBulkNumbers(&m))
+	}
 	if f.families, f.familiesKnown, err = familyIDs(t); err != nil {
 		blob.Close()
 		return nil, err
@@ -131,6 +134,11 @@ func (s *sstables) open(ctx context.Context, m FileMeta, start, end []byte, num 
 	}
 	s.memory.AddOpen(t.MemoryBytes())
 	return g, nil
+}
+
+// errBulkNumbers is the error of a bulk file whose metadata does not have one sequence number.
+func errBulkNumbers(m *FileMeta) error {
+	return fmt.Errorf("%w: a bulk file has sequence numbers %d to %d, want one", errBadMeta, m.MinSeq, m.MaxSeq)
 }
 
 // as returns the file with other metadata, for a tablet with the rows start < row <= end. The
@@ -268,6 +276,7 @@ func (s *sstables) create(ctx context.Context, g *table.LocalityGroup, kind file
 		opts.Cache = s.memory.Cache()
 	}
 	opts.Worked = step
+	opts.PartialKeys = kind.bulk
 	opts.LearnBytes = int(min(s.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
 	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}, families: map[uint32]bool{}, bulk: kind.bulk}, nil
 }

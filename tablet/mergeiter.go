@@ -243,6 +243,7 @@ type numbered struct {
 	source
 	seq uint64
 	key []byte
+	bad bool // a key is too short to have a number
 }
 
 // numbered returns src, a source of the file's entries, with their sequence numbers.
@@ -279,13 +280,21 @@ func (n *numbered) SeekWithin(lower, upper []byte) bool {
 	return n.settle(n.source.(backSource).SeekWithin(lower, upper))
 }
 
+// Err implements source.
+func (n *numbered) Err() error {
+	if n.bad {
+		return ikey.ErrBadKey
+	}
+	return n.source.Err()
+}
+
 // settle sets the key of the current entry, if there is one.
 func (n *numbered) settle(ok bool) bool {
 	if ok {
 		n.key = append(n.key[:0], n.source.Key()...)
-		ikey.SetSeq(n.key, n.seq)
+		n.bad = !ikey.SetSeq(n.key, n.seq)
 	}
-	return ok
+	return ok && !n.bad
 }
 
 // newer limits a source to entries with sequence numbers above than.

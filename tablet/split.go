@@ -64,6 +64,9 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	if t.meta.isClosed() {
 		return Ref{}, 0, errGone
 	}
+	if err := t.meta.settleParts(); err != nil {
+		return Ref{}, 0, fmt.Errorf("split tablet %d at %.64q: %w", t.id, at, err)
+	}
 	if err := (&tabletSplit{server: s, tablet: t, lowerID: id, at: at}).run(); err != nil {
 		return Ref{}, 0, fmt.Errorf("split tablet %d at %.64q: %w", t.id, at, err)
 	}
@@ -146,7 +149,9 @@ func (p *tabletSplit) run() error {
 // prepare makes the children, which share the tablet's files. v is its view.
 func (p *tabletSplit) prepare(v *view) error {
 	s, t := p.server, p.tablet
-	p.low, p.up = cloneMeta(t.meta.current), cloneMeta(t.meta.current)
+	p.low = cloneMeta(t.meta.current)
+	p.low.forgetParts(s.cfg.Now)
+	p.up = cloneMeta(p.low)
 	p.low.ID, p.low.End, p.up.Start = p.lowerID, p.at, p.at
 	p.low.clip(nil, p.at)
 	p.up.clip(p.at, nil)

@@ -128,6 +128,9 @@ func (m *tabletMerge) run() error {
 	s, lower, upper := m.server, m.lower, m.upper
 	before := upper.meta.current
 	merged := mergeMeta(lower.meta.current, before)
+	if merged.forgetParts(s.cfg.Now); len(merged.Parts) > partsMax {
+		return manyParts(len(merged.Parts))
+	}
 	m.one = s.newChild(merged, upper.highPriority)
 	lv, _, err := lower.views.acquire()
 	if err != nil {

@@ -16,8 +16,10 @@ const (
 	BulkPartCellsMax = 500_000
 	// BulkPartsMax is the largest number of parts that one node has open. One with little memory has fewer, at least 2. One user may have half of them.
 	BulkPartsMax = 16
-	// BulkIdle is how long a part stays open without being used.
-	BulkIdle = 60 * time.Second
+	// BulkIdle is how long a part stays open without BulkProgress more bytes of rows, and BulkOpenMax how long at all.
+	BulkIdle     = 60 * time.Second
+	BulkProgress = 64 << 10
+	BulkOpenMax  = 10 * time.Minute
 	// BulkCommitWait is how long a client may repeat bulk_commit after the first attempt. Until then, a node knows whether the part was committed.
 	BulkCommitWait = 2 * time.Minute
 	// BulkIDBytes is the length of a part's id, in bytes.

@@ -83,8 +83,8 @@ const (
 
 	CodeGrantsChanged rpc.Code = 165
 
-	CodeBulkExpired rpc.Code = 166
-	CodeBulkRefused rpc.Code = 167
+	CodeBulkExpired   rpc.Code = 166
+	CodeBulkRefused   rpc.Code = 167
 	CodeTableReadOnly rpc.Code = 168
 )
 

@@ -3,6 +3,8 @@ package bulk
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +23,22 @@ type key struct {
 type part struct {
 	key key
 	// busy is a semaphore: calls for one part run one after the other.
-	busy chan struct{}
-	used time.Time // guarded by the mu of parts
+	busy   chan struct{}
+	opened time.Time
+
+	// The following fields are guarded by the mu of parts.
+	used  time.Time // of the last progress
+	added int64     // bytes of rows since
 
 	// The following fields belong to the holder of busy.
-	part     *tablet.BulkPart
-	requests int64 // that were executed
+	part      *tablet.BulkPart
+	requests  int64 // that were executed
+	committed bool  // its commit has begun
+}
+
+// expired reports whether a part has made too little progress, is open for too long, or cannot be committed any more. busy and the mu of parts are held.
+func (p *part) expired(now time.Time) bool {
+	return now.Sub(p.used) > api.BulkIdle || now.Sub(p.opened) > api.BulkOpenMax || p.part != nil && p.part.Gone()
 }
 
 // parts are the open parts of a node.
@@ -78,7 +90,8 @@ func (ps *parts) add(p *part) (other *part, err error) {
 	if ps.mu.open == nil {
 		ps.mu.open = map[key]*part{}
 	}
-	p.used = time.Now()
+	p.opened = time.Now()
+	p.used = p.opened
 	ps.mu.open[p.key] = p
 	return nil, nil
 }
@@ -119,7 +132,6 @@ func (ps *parts) use(ctx context.Context, k key) (*part, error) {
 	}
 	ps.mu.Lock()
 	gone := ps.mu.open[k] != p
-	p.used = time.Now()
 	ps.mu.Unlock()
 	if gone {
 		<-p.busy
@@ -128,20 +140,30 @@ func (ps *parts) use(ctx context.Context, k key) (*part, error) {
 	return p, nil
 }
 
+// progress records that bytes of rows were added to a part, or, if all is set, that it makes progress whatever was added. Calls that add nothing do not
+// keep a part open, and those that add little do not for long.
+func (ps *parts) progress(p *part, bytes int64, all bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p.added += bytes; all || p.added >= api.BulkProgress {
+		p.used, p.added = time.Now(), 0
+	}
+}
+
 // release ends the reservation of a part, and forgets one that has ended.
 func (ps *parts) release(p *part) {
 	ps.mu.Lock()
-	if p.used = time.Now(); p.part == nil || p.part.Ended() {
+	if p.part == nil || p.part.Ended() {
 		delete(ps.mu.open, p.key)
 	}
 	ps.mu.Unlock()
 	<-p.busy
 }
 
-// sweepPeriod is the interval at which idle parts are aborted.
+// sweepPeriod is the interval at which expired parts are aborted.
 const sweepPeriod = api.BulkIdle / 6
 
-// sweep aborts idle parts until close.
+// sweep aborts expired parts until close.
 func (ps *parts) sweep(stop <-chan struct{}) {
 	tick := time.NewTicker(sweepPeriod)
 	defer tick.Stop()
@@ -150,32 +172,39 @@ func (ps *parts) sweep(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case now := <-tick.C:
-			ps.abort(func(p *part) bool { return now.Sub(p.used) > api.BulkIdle })
+			ps.abort(func(p *part) bool { return p.expired(now) })
 		}
 	}
 }
 
-// abort aborts the parts that are not in use and for which idle returns true.
-func (ps *parts) abort(idle func(*part) bool) {
+// abort aborts the parts that are not in use and for which is returns true.
+func (ps *parts) abort(is func(*part) bool) {
 	ps.mu.Lock()
 	var ended []*part
 	for _, p := range ps.mu.open {
-		if !idle(p) {
-			continue
-		}
 		select {
 		case p.busy <- struct{}{}:
-			ended = append(ended, p)
 		default:
+			continue
+		}
+		if is(p) {
+			ended = append(ended, p)
+		} else {
+			<-p.busy
 		}
 	}
 	ps.mu.Unlock()
 	for _, p := range ended {
-		if p.part != nil {
-			p.part.Abort()
-		}
-		ps.release(p)
+		ps.end(p)
 	}
+}
+
+// end aborts and releases a reserved part.
+func (ps *parts) end(p *part) {
+	if p.part != nil {
+		p.part.Abort()
+	}
+	ps.release(p)
 }
 
 // stats returns the number of open parts, and of those refused.
@@ -193,8 +222,8 @@ func (ps *parts) start() <-chan struct{} {
 	return ps.mu.stop
 }
 
-// close aborts all parts, after all calls.
-func (ps *parts) close() {
+// close aborts all parts. It waits for those in use until ctx ends.
+func (ps *parts) close(ctx context.Context) {
 	ps.mu.Lock()
 	if ps.mu.closed || ps.mu.stop == nil {
 		ps.mu.Unlock()
@@ -202,6 +231,14 @@ func (ps *parts) close() {
 	}
 	ps.mu.closed = true
 	close(ps.mu.stop)
+	open := slices.Collect(maps.Values(ps.mu.open))
 	ps.mu.Unlock()
-	ps.abort(func(*part) bool { return true })
+	for _, p := range open {
+		select {
+		case p.busy <- struct{}{}:
+			ps.end(p)
+		case <-ctx.Done():
+			return
+		}
+	}
 }

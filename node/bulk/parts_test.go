@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
@@ -63,13 +64,14 @@ func TestIdleParts(t *testing.T) {
 	open := func(id byte) key {
 		t.Helper()
 		k := key{id: tablet.PartID{id}, table: "t"}
-		p, err := ps.open(t.Context(), k, func() (*tablet.BulkPart, error) { return s.For(nil).BeginBulk(t.Context(), "t", []byte("a")) })
+		first := table.RowMutation{Row: []byte("a"), Mutations: []table.Mutation{table.Set("f", nil, 1, value)}}
+		p, err := ps.open(t.Context(), k, func() (*tablet.BulkPart, error) { return s.For(nil).BeginBulk(t.Context(), "t", &first, k.id) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range []string{"a", "b"} { // the last one is in memory
 			row := table.RowMutation{Row: []byte(key), Mutations: []table.Mutation{table.Set("f", nil, 1, value)}}
-			if err := p.part.Add(t.Context(), s.For(nil), &row); err != nil {
+			if err := p.part.Add(t.Context(), s.For(nil), row); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -94,27 +96,76 @@ func TestIdleParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ps.abort(func(p *part) bool { return time.Since(p.used) > api.BulkIdle })
+	ps.abort(func(p *part) bool { return p.expired(time.Now()) })
 	if n, _ := ps.stats(); n != 2 {
 		t.Fatalf("%d parts are open, want 2: none is idle", n)
 	}
-	ps.abort(func(p *part) bool { return time.Until(p.used.Add(api.BulkIdle)) < api.BulkIdle+time.Minute })
+	ps.abort(func(p *part) bool { return p.expired(time.Now().Add(api.BulkIdle + time.Second)) })
 	if _, err := ps.use(t.Context(), idle); !errors.Is(err, api.ErrBulkExpired) {
 		t.Errorf("the idle part: %v", err)
 	}
 	await("after a part was idle", 1<<20, 2<<20-1)
-	if err := p.part.Commit(t.Context(), s.For(nil), used.id); err != nil {
+	if err := p.part.Commit(t.Context(), s.For(nil)); err != nil {
 		t.Errorf("the part in use: %v", err)
 	}
 	ps.release(p)
 	open(3)
-	ps.close()
+	closed := make(chan struct{})
+	busy, err := ps.use(t.Context(), open(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		ps.close(t.Context())
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		t.Error("close does not wait for a part in use")
+	case <-time.After(50 * time.Millisecond):
+	}
+	ps.release(busy)
+	<-closed
 	if n, _ := ps.stats(); n != 0 {
 		t.Errorf("%d parts are open after close", n)
 	}
 	await("after close", 2<<20, 3<<20-1)
 	if _, err := ps.add(&part{}); !errors.Is(err, api.ErrUnavailable) {
 		t.Errorf("a part after close: %v", err)
+	}
+}
+
+// TestProgress (BI3): calls that add nothing do not keep a part open, those that add little do not for long, and none does for ever.
+func TestProgress(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration
+		bytes int64
+		lasts time.Duration
+	}{
+		"nothing": {time.Second, 0, api.BulkIdle},
+		"little":  {time.Second, 1000, api.BulkIdle},
+		"enough":  {time.Second, 2000, api.BulkOpenMax},
+		"slow":    {api.BulkIdle / 2, 2 * api.BulkProgress, api.BulkOpenMax},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ps, began := &parts{most: 1}, time.Now()
+			p := &part{busy: make(chan struct{}, 1)}
+			if _, err := ps.add(p); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				time.Sleep(c.every)
+				ps.abort(func(p *part) bool { return p.expired(time.Now()) })
+				if _, err := ps.use(t.Context(), p.key); err != nil {
+					break
+				}
+				ps.progress(p, c.bytes, false)
+				<-p.busy
+			}
+			if lasted := time.Since(began); lasted <= c.lasts || lasted > c.lasts+2*c.every {
+				t.Errorf("%s: the part was open for %v, want %v", name, lasted, c.lasts)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package bulk
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -30,6 +31,9 @@ type Config struct {
 	Authz   *authz.Authorizer
 	Tablets Tablets
 	Quotas  Meter
+	// ReadSSTables returns nil if all nodes of the cluster read a version of SSTables; otherwise the error names one that does not, and what to do. known is
+	// false as long as the nodes are unknown.
+	ReadSSTables func(version int) (known bool, err error)
 	// CompactionBytes is the memory for compactions of the tablet server. It decides how many parts may be open.
 	CompactionBytes int64
 }
@@ -57,20 +61,33 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Start returns a function that aborts idle parts until Close is called.
-func (s *Service) Start() (abortIdle func()) {
+// Start returns a function that aborts expired parts until Close is called.
+func (s *Service) Start() (abortExpired func()) {
 	stop := s.parts.start()
 	return func() { s.parts.sweep(stop) }
 }
 
-// Close aborts all parts. No call may be in progress.
-func (s *Service) Close() { s.parts.close() }
+// Close aborts all parts. It waits for calls in progress until ctx ends.
+func (s *Service) Close(ctx context.Context) { s.parts.close(ctx) }
 
 // Register registers the methods.
 func (s *Service) Register(r method.Registrar) {
 	r.Handle(api.MethodBulkWrite, rpc.Spawned, authz.Guard{To: authz.Own}, s.write)
 	r.Handle(api.MethodBulkCommit, rpc.Spawned, authz.Guard{To: authz.Own}, s.commit)
 	r.Handle(api.MethodBulkAbort, rpc.Spawned, authz.Guard{To: authz.Own}, s.abort)
+}
+
+// checkNodes returns nil if all nodes of the cluster read the files of bulk imports: any of them may get the tablet. Errors: api.ErrBulkRefused,
+// api.ErrUnavailable.
+func (s *Service) checkNodes() error {
+	known, err := s.ReadSSTables(tablet.BulkFileVersion)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; until then: %w", err, api.ErrBulkRefused)
+	case !known:
+		return fmt.Errorf("the nodes of the cluster are not known yet: %w", api.ErrUnavailable)
+	}
+	return nil
 }
 
 // errView rejects requests that are confined to a view.
@@ -117,11 +134,12 @@ func (s *Service) write(c *rpc.Call) {
 // add adds the rows of a request to its part. A request that was executed before changes nothing.
 func (s *Service) add(c *rpc.Call, a *authz.Access, r *api.BulkWriteRequest) error {
 	ctx, as := c.Context(), s.as(c, a, r.Table, r.TableID)
-	p, err := s.parts.use(ctx, key{r.Part, r.Table, authz.SubjectOf(c).Owner()})
-	if errors.Is(err, api.ErrBulkExpired) && r.Number == 0 {
-		p, err = s.parts.open(ctx, key{r.Part, r.Table, authz.SubjectOf(c).Owner()}, func() (*tablet.BulkPart, error) {
-			return as.BeginBulk(ctx, r.Table, r.Rows[0].Row)
-		})
+	if err := as.MayBulk(ctx, r.Table, &r.Rows[0]); err != nil {
+		return err
+	}
+	p, err := s.partOf(c, as, r)
+	if errors.Is(err, tablet.ErrPartCommitted) {
+		return nil
 	}
 	if err != nil {
 		return err
@@ -140,17 +158,42 @@ func (s *Service) add(c *rpc.Call, a *authz.Access, r *api.BulkWriteRequest) err
 	if err := take(m, r.Rows); err != nil {
 		return err
 	}
-	for i := range r.Rows {
-		if err := p.part.Add(ctx, as, &r.Rows[i]); err != nil {
-			m.Refund(err, quota.WriteOps, int64(len(r.Rows)), sizeOf(r.Rows))
-			if errors.Is(err, api.ErrNoTable) { // it is the same for all rows
-				return err
-			}
-			return &table.ElementError{What: "row", Index: i, Err: err}
-		}
+	bytes := sizeOf(r.Rows)
+	if err := p.part.Add(ctx, as, r.Rows...); err != nil {
+		m.Refund(err, quota.WriteOps, int64(len(r.Rows)), bytes)
+		return err
 	}
 	p.requests++
+	s.parts.progress(p, bytes, false)
 	return nil
+}
+
+// partOf reserves the part of a request, and opens it at the first one. Errors: those of parts.use and parts.open; tablet.ErrPartCommitted.
+func (s *Service) partOf(c *rpc.Call, as tablet.For, r *api.BulkWriteRequest) (*part, error) {
+	ctx, k := c.Context(), keyOf(c, r.Table, r.Part)
+	p, err := s.parts.use(ctx, k)
+	if !errors.Is(err, api.ErrBulkExpired) {
+		return p, err
+	}
+	if r.Number == 0 {
+		if err := s.checkNodes(); err != nil {
+			return nil, err
+		}
+		return s.parts.open(ctx, k, func() (*tablet.BulkPart, error) { return as.BeginBulk(ctx, r.Table, &r.Rows[0], r.Part) })
+	}
+	made, committedErr := as.CommittedBulk(ctx, r.Table, r.Rows[0].Row, r.Part)
+	switch {
+	case committedErr != nil:
+		return nil, committedErr
+	case made:
+		return nil, tablet.ErrPartCommitted
+	}
+	return nil, err
+}
+
+// keyOf returns the key of a part of the caller.
+func keyOf(c *rpc.Call, table string, id tablet.PartID) key {
+	return key{id, table, authz.SubjectOf(c).Owner()}
 }
 
 // take charges the rows of a request. The error is an *api.QuotaError.
@@ -194,22 +237,36 @@ func (s *Service) commit(c *rpc.Call) {
 // commitPart commits an open part, or finds that it was committed (BI2).
 func (s *Service) commitPart(c *rpc.Call, a *authz.Access, r *api.BulkRequest) error {
 	ctx, as := c.Context(), s.as(c, a, r.Table, r.TableID)
-	p, err := s.parts.use(ctx, key{r.Part, r.Table, authz.SubjectOf(c).Owner()})
-	switch {
-	case errors.Is(err, api.ErrBulkExpired):
-		made, err := as.CommittedBulk(ctx, r.Table, r.Row, r.Part)
-		if err == nil && !made {
-			err = api.ErrBulkExpired
+	made, err := as.CommittedBulk(ctx, r.Table, r.Row, r.Part)
+	if err != nil || made {
+		if errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrNoTable) { // the rights are lost, and the caller's part with them
+			if p, err := s.parts.use(ctx, keyOf(c, r.Table, r.Part)); err == nil {
+				s.parts.end(p)
+			}
 		}
 		return err
-	case err != nil:
+	}
+	p, err := s.parts.use(ctx, keyOf(c, r.Table, r.Part))
+	if errors.Is(err, api.ErrBulkExpired) { // it may have been committed since
+		if made, again := as.CommittedBulk(ctx, r.Table, r.Row, r.Part); again != nil || made {
+			return again
+		}
+	}
+	if err != nil {
 		return err
 	}
 	defer s.parts.release(p)
 	if r.Requests != p.requests {
 		return rpc.Errorf(rpc.CodeBadRequest, "the part has %d requests, not %d", p.requests, r.Requests)
 	}
-	return p.part.Commit(ctx, as, r.Part)
+	if err := s.checkNodes(); err != nil {
+		return err
+	}
+	if !p.committed { // repetitions do not keep it open
+		p.committed = true
+		s.parts.progress(p, 0, true)
+	}
+	return p.part.Commit(ctx, as)
 }
 
 func (s *Service) abort(c *rpc.Call) {
@@ -232,14 +289,15 @@ func (s *Service) abort(c *rpc.Call) {
 
 // abortPart discards a part that is open. That of another part changes nothing, and has the same errors as its commit.
 func (s *Service) abortPart(c *rpc.Call, a *authz.Access, r *api.BulkRequest) error {
-	p, err := s.parts.use(c.Context(), key{r.Part, r.Table, authz.SubjectOf(c).Owner()})
-	if errors.Is(err, api.ErrBulkExpired) {
-		_, err = s.as(c, a, r.Table, r.TableID).CommittedBulk(c.Context(), r.Table, r.Row, r.Part)
+	if _, err := s.as(c, a, r.Table, r.TableID).CommittedBulk(c.Context(), r.Table, r.Row, r.Part); err != nil {
 		return err
 	}
-	if err == nil {
-		p.part.Abort()
-		s.parts.release(p)
+	p, err := s.parts.use(c.Context(), keyOf(c, r.Table, r.Part))
+	switch {
+	case errors.Is(err, api.ErrBulkExpired):
+		return nil
+	case err == nil:
+		s.parts.end(p)
 	}
 	return err
 }
