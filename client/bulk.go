@@ -24,15 +24,22 @@ const (
 )
 
 // BulkOrder returns the rows of mutations in the order that BulkWrite needs. Mutations of one row become one, and of several cells with the same
-// column and timestamp the last one remains. of has the index in rows for each mutation, or -1 for one that BulkWrite does not accept, because it
-// is not valid or does not only set cells with explicit timestamps. The mutations must not be changed as long as rows is used, and may be reordered.
+// column and timestamp the last one remains. of has the index in rows for each mutation, or -1 if BulkWrite does not accept a mutation of its row, because
+// it is not valid or does not only set cells with explicit timestamps: the mutations of a row are made in their order, all of them by ApplyAll. The
+// mutations must not be changed as long as rows is used, and may be reordered.
 func BulkOrder(ms []*RowMutation) (rows []*RowMutation, of []int) {
 	order := make([]int, 0, len(ms))
 	of = make([]int, len(ms))
+	others := map[string]bool{} // rows of mutations that BulkWrite does not accept
 	for i, m := range ms {
 		if of[i] = -1; m.setsCells() && m.check() == nil {
 			order = append(order, i)
+		} else {
+			others[string(m.rm.Row)] = true
 		}
+	}
+	if len(others) > 0 {
+		order = slices.DeleteFunc(order, func(i int) bool { return others[string(ms[i].rm.Row)] })
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(ms[a].rm.Row, ms[b].rm.Row) })
 	merged := false // the last of rows has a copy of mutations

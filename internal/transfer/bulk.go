@@ -18,7 +18,11 @@ type BulkWriter interface {
 }
 
 // bulkMin is the size of a part, in bytes, from which it is written as an SSTable. A smaller one costs more than the batches.
-const bulkMin = 1 << 20
+const bulkMin = 4 << 20
+
+// bulkExpiries is how often rows are written as a part that ends before it is committed, because its tablet or schema changes or the connection is slow, before
+// they are written in batches.
+const bulkExpiries = 5
 
 // bulk writes the rows of todo that can be written as SSTables, and leaves the others in it: those of small parts, and those that may be
 // rejected one by one.
@@ -43,12 +47,16 @@ func (w *worker) bulk(ctx context.Context) error {
 // parts writes rows part by part, and marks those that are written.
 func (w *worker) parts(ctx context.Context, rows []*client.RowMutation, done []bool) error {
 	pauses := timing.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
+	expired := 0
 	for at, began := 0, time.Now(); at < len(rows) && !w.im.batches.Load(); {
 		n, written, err := w.part(ctx, rows[at:])
+		if errors.Is(err, client.ErrBulkExpired) {
+			expired++
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case passes(err) || errors.Is(err, client.ErrBulkExpired):
+		case passes(err) || errors.Is(err, client.ErrBulkExpired) && expired < bulkExpiries:
 			if time.Since(began) > w.im.RetryFor {
 				return fmt.Errorf("gave up after %v: %w", w.im.RetryFor, err)
 			}
@@ -62,7 +70,7 @@ func (w *worker) parts(ctx context.Context, rows []*client.RowMutation, done []b
 		for i := at; written && i < at+n; i++ {
 			done[i] = true
 		}
-		at, began = at+n, time.Now()
+		at, began, expired = at+n, time.Now(), 0
 		pauses.Reset()
 	}
 	return nil

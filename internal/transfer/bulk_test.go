@@ -62,6 +62,7 @@ func TestBulkImport(t *testing.T) {
 	for name, refuse := range map[string]func(f *bulkFake, rows []*client.RowMutation) error{
 		"none":            func(*bulkFake, []*client.RowMutation) error { return nil },
 		"all":             func(*bulkFake, []*client.RowMutation) error { return client.ErrBulkRefused },
+		"always expired":  func(*bulkFake, []*client.RowMutation) error { return client.ErrBulkExpired },
 		"without a right": func(*bulkFake, []*client.RowMutation) error { return client.ErrPermission },
 		"some": func(f *bulkFake, _ []*client.RowMutation) error {
 			return []error{nil, client.ErrBulkExpired, client.ErrUnavailable, client.ErrNoFamily, client.ErrOverloaded}[f.r.IntN(5)]

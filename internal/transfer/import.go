@@ -32,7 +32,7 @@ type ImportConfig struct {
 	Table Applier
 	// Bulk writes rows as SSTables where that costs less than batches. If it is nil, all rows are written in batches.
 	Bulk BulkWriter
-	// BulkMin is the size of the rows of a tablet, in bytes, from which they are written by Bulk. Zero means 1 MiB.
+	// BulkMin is the size of the rows of a tablet, in bytes, from which they are written by Bulk. Zero means 4 MiB.
 	BulkMin int64
 	// Schema is that of the table. A cell of an aggregate family replaces the one that the table has.
 	Schema *table.Schema
