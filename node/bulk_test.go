@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -319,4 +320,85 @@ func TestBulkAuthorizedFirst(t *testing.T) {
 		}
 	}
 	refused("without free parts")
+}
+
+// A part stays open while a quota delays it, and is committed with what was added.
+func TestBulkQuota(t *testing.T) {
+	t.Parallel()
+	f := newTestCluster(t, 1)
+	f.startAll()
+	ctx := within(t, 60*time.Second)
+	c := f.client(0)
+	if _, err := c.Tables().Create(ctx, "t", table.FamilySpec{Name: "f"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Quotas().Set(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 1}, 50*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	conn := good(rpc.Dial(ctx, f.addrs[0], rpc.ConnConfig{}))
+	defer conn.Close()
+	write, commit := bulkCalls("a")
+	send := func() *rpc.Error { return answerOf(t, conn, api.MethodBulkWrite, write.Append) }
+	for got := send(); got != nil; got = send() {
+		if got.Code != api.CodeQuotaExceeded {
+			t.Fatal(got)
+		}
+	}
+	write.Number, write.Rows = 1, rowsOf("b", "c")
+	if got := send(); got == nil || got.Code != api.CodeQuotaExceeded {
+		t.Errorf("above the quota: %v", got)
+	}
+	if err := c.Quotas().Remove(ctx, client.QuotaOfTable, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if got := send(); got != nil {
+		t.Errorf("the same request without the quota: %v", got)
+	}
+	commit.Requests = 2
+	if got := answerOf(t, conn, api.MethodBulkCommit, commit.Append); got != nil {
+		t.Error(got)
+	}
+	n := 0
+	for s := c.Table("t").Scan(ctx); s.Next(); n++ {
+	}
+	if n != 3 {
+		t.Errorf("%d rows, want 3", n)
+	}
+}
+
+// BU1: a backup has the parts that were committed before it, and so has a table that is restored from it, after major compactions and garbage collection.
+func TestBackupOfParts(t *testing.T) {
+	t.Parallel()
+	f := newBackupCluster(t, 1)
+	f.create("t")
+	f.fill("t", 1)
+	var ms []*client.RowMutation
+	for i := range 60 {
+		ms = append(ms, client.NewRowMutation(fmt.Sprintf("row%03d", i)).SetAt("f:bulk", 7, fmt.Appendf(nil, "bulk %d", i)))
+	}
+	if n, err := bulkWrite(f.ctx, f.c.Table("t"), ms); err != nil || n != 3 {
+		t.Fatalf("%d parts: %v", n, err)
+	}
+	want := f.rows("t")
+	b := f.backup("t")
+	f.fill("t", 2)
+	if err := f.c.Tables().Compact(f.ctx, "t", true); err != nil {
+		t.Fatal(err)
+	}
+	f.rounds(2)
+	s, err := f.c.Backups().Restore(f.ctx, b.ID, "t", "copy")
+	if err != nil || s == nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		if got := f.rows("copy"); len(want) != 60 || !maps.Equal(got, want) {
+			t.Errorf("%s: %d rows, want %d", when, len(got), len(want))
+		}
+	}
+	check("restored")
+	if err := f.c.Tables().Compact(f.ctx, "copy", true); err != nil {
+		t.Fatal(err)
+	}
+	check("after a major compaction")
 }

@@ -180,7 +180,8 @@ func TestBulkVisibleAfterLog(t *testing.T) {
 
 // T19: a part whose METADATA change may have been made is reported as not committed only when that change cannot take effect any more.
 func TestBulkOutcomeSettled(t *testing.T) {
-	for _, made := range []bool{false, true} {
+	for n := range 4 {
+		made, split := n&1 != 0, n&2 != 0
 		e := newEnv(t, Config{}, "f")
 		e.mustApply("x", table.Set("f", nil, 1, nil))
 		if err := e.Compact(context.Background(), testTable, false); err != nil {
@@ -196,7 +197,7 @@ func TestBulkOutcomeSettled(t *testing.T) {
 			}
 			return ErrMetaChanged, nil
 		}, errDisconnected)
-		err := e.bulk(1, bulkRow("a"))
+		err := e.bulk(1, bulkRow("a"), bulkRow("z"))
 		var unknown *UnknownOutcomeError
 		if !errors.As(err, &unknown) {
 			t.Fatalf("made %v: %v", made, err)
@@ -204,16 +205,18 @@ func TestBulkOutcomeSettled(t *testing.T) {
 		if is, err := e.For(nil).CommittedBulk(context.Background(), testTable, []byte("a"), PartID{1}); !errors.As(err, &unknown) {
 			t.Errorf("made %v, while METADATA does not answer: %v, %v", made, is, err)
 		}
-		if _, _, err := e.Split(context.Background(), lastTablet, []byte("m")); err == nil {
-			t.Errorf("made %v: the tablet is split although its row may have the part", made)
-		}
 		e.meta.setFaults(nil, nil)
-		if committed(t, e.Server, "a", 1) {
+		if split { // it leaves the row of the upper tablet as it is
+			if _, _, err := e.Split(context.Background(), lastTablet, []byte("m")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if committed(t, e.Server, "a", 1) || committed(t, e.Server, "z", 1) {
 			t.Errorf("made %v: committed, but the rows are not visible", made)
 		}
 		e.crash()
 		e.open()
-		if got := scanned(t, e.Server, false); !slices.Equal(got, []string{"x"}) || committed(t, e.Server, "a", 1) {
+		if got := scanned(t, e.Server, false); !slices.Equal(got, []string{"x"}) || committed(t, e.Server, "a", 1) || committed(t, e.Server, "z", 1) {
 			t.Errorf("made %v: rows %v after the part was reported as not committed", made, got)
 		}
 	}
