@@ -168,6 +168,7 @@ func (p *bulkPart) write(ctx context.Context) error {
 		if err := p.call(ctx, &call{
 			method: api.MethodBulkWrite, id: &req.TableID, traceID: &req.TraceID, safe: true,
 			encode: func(e *wire.Encoder) {
+				e.Grow(int(bytes) + 32*(len(rows)+mutations)) // at once: a large buffer that grows is copied often
 				req.AppendEach(e, len(rows), func(i int) *table.RowMutation { return &rows[i].rm })
 			},
 		}); err != nil {
