@@ -555,11 +555,11 @@ func (as For) CommittedBulk(ctx context.Context, tableName string, row []byte, i
 	return committed, as.s.checkServing()
 }
 
-// checkAny returns nil if the caller may write to any family.
+// checkAny returns nil if the caller may write to any family, also of a table that has become read-only.
 func (as For) checkAny(sc *schema, row []byte) error {
 	err := error(&table.NoFamilyError{Table: sc.table.Name})
 	for i := range sc.families {
-		if _, err = as.check(sc, &table.RowMutation{Row: row, Mutations: []table.Mutation{table.Set(sc.families[i].Name, nil, 1000, nil)}}); err == nil {
+		if _, err = as.s.writes.check(sc, &table.RowMutation{Row: row, Mutations: []table.Mutation{table.Set(sc.families[i].Name, nil, 1000, nil)}}, as.a, false); err == nil {
 			break
 		}
 	}

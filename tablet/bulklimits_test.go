@@ -39,6 +39,17 @@ func TestBulkLateDuplicate(t *testing.T) {
 	if got := scanned(t, e.Server, false); len(got) != 0 {
 		t.Errorf("rows %v: the part was added twice", got)
 	}
+	readOnly := *e.schema
+	readOnly.ReadOnly = "moved"
+	if err := e.SetSchema(&readOnly); err != nil {
+		t.Fatal(err)
+	}
+	if !committed(t, e.Server, "a", 1) {
+		t.Error("the part is unknown after the table became read-only")
+	}
+	if _, err := e.For(nil).BeginBulk(ctx, testTable, &row, PartID{2}); !errors.Is(err, table.ErrReadOnly) {
+		t.Errorf("a part of a read-only table: %v", err)
+	}
 }
 
 // Committed parts are forgotten by any change of METADATA, and a merge that would have to forget some before their time is rejected.
