@@ -50,6 +50,9 @@ var (
 	ErrNoBackup      = api.ErrNoBackup
 	ErrBackupNotMade = api.ErrBackupNotMade
 	ErrUploadExpired = api.ErrUploadExpired // the uploaded bytes were discarded
+	ErrBulkExpired   = api.ErrBulkExpired   // a part of a bulk import was not committed, and must be sent again
+	ErrBulkRefused   = api.ErrBulkRefused   // the table has a change stream, or a node an earlier version
+	ErrBulkOrder     = api.ErrBulkOrder     // the rows are not in ascending order
 	ErrSystemTable   = api.ErrSystemTable   // METADATA is read-only for clients
 
 	ErrNoFamily     = table.ErrNoFamily     // a *table.NoFamilyError

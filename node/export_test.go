@@ -41,6 +41,25 @@ func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
 	return count, err
 }
 
+// BlobsAbove returns how many blobs of at least some bytes the nodes have, of files that exist or not.
+func (n *Node) BlobsAbove(ctx context.Context, bytes int64) (count int, err error) {
+	for after := (blobfs.ID{}); ; {
+		all, silent, err := n.blockStore.Store().Holdings(ctx, after, 1000)
+		if err == nil && len(silent) > 0 {
+			err = errors.New("nodes do not answer")
+		}
+		if err != nil || len(all) == 0 {
+			return count, err
+		}
+		for _, b := range all {
+			if b.Bytes >= bytes {
+				count++
+			}
+			after = b.ID
+		}
+	}
+}
+
 // MetadataTablets returns METADATA's tablets that the node serves.
 func (n *Node) MetadataTablets() []tablet.TabletStats {
 	all, err := n.tabletServer.Of(metadata.Name).TabletStats(metadata.Name)

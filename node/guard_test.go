@@ -123,6 +123,9 @@ func tableCalls(name string) map[string]func(*wire.Encoder) {
 	return map[string]func(*wire.Encoder){
 		api.MethodMutate:             (&api.MutateRequest{Table: name, Row: table.RowMutation{Row: row, Mutations: set}}).Append,
 		api.MethodMutateRows:         (&api.MutateRowsRequest{Table: name, Rows: rowsOf("r", "s")}).Append,
+		api.MethodBulkWrite:          (&api.BulkWriteRequest{MutateRowsRequest: api.MutateRowsRequest{Table: name, Rows: rowsOf("r", "s")}}).Append,
+		api.MethodBulkCommit:         (&api.BulkRequest{Table: name, Row: row, Requests: 1}).Append,
+		api.MethodBulkAbort:          (&api.BulkRequest{Table: name, Row: row}).Append,
 		api.MethodRead:               (&api.ReadRequest{Table: name, Row: row}).Append,
 		api.MethodReadRows:           (&api.ReadRowsRequest{Table: name, Rows: [][]byte{row}}).Append,
 		api.MethodScanOpen:           (&api.ScanOpenRequest{Table: name}).Append,

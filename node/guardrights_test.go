@@ -49,6 +49,9 @@ var requiredRights = map[string]string{
 
 	"mutate":            perRow,
 	"mutate_rows":       perRow,
+	"bulk_write":        perRow,
+	"bulk_commit":       perRow,
+	"bulk_abort":        perRow,
 	"read":              perRow,
 	"read_rows":         perRow,
 	"scan_open":         perRow,

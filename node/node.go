@@ -23,6 +23,7 @@ import (
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/blockstore"
 	"github.com/steledb/stele/node/budget"
+	"github.com/steledb/stele/node/bulk"
 	"github.com/steledb/stele/node/candidate"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
@@ -130,6 +131,7 @@ type Node struct {
 
 	limits      table.Limits
 	data        *dataapi.Service
+	bulk        *bulk.Service
 	blobs       *blobs.Service
 	backups     *backups.Service
 	replication *replication.Service
@@ -399,6 +401,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	n.consoleUsers.Close()
 	n.changes.End(ctx)
 	n.data.Close()
+	n.bulk.Close(within)
 	n.blobs.Close()
 	errs = append(errs, n.tabletServer.Close(within))
 	errs = append(errs, n.blockStore.Close())

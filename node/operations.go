@@ -118,7 +118,7 @@ func (n *Node) collectors() []monitor.Collector {
 	if !n.life.serving.Load() {
 		return []monitor.Collector{rpcMetrics{n}}
 	}
-	return []monitor.Collector{rpcMetrics{n}, n.status, n.data, n.usage, n.quotas, n.blobs, n.lockServer, n.locks, n.members, n.backups, n.replication, n.activity, n.clients, n.bigtable}
+	return []monitor.Collector{rpcMetrics{n}, n.status, n.data, n.bulk, n.usage, n.quotas, n.blobs, n.lockServer, n.locks, n.members, n.backups, n.replication, n.activity, n.clients, n.bigtable}
 }
 
 // rpcMetrics sends the metrics of the node's port.

@@ -45,6 +45,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.voter = n.newVoter(server.Claim(raftstreams.FirstByte))
 	n.register(server)
 	n.background.Go(n.data.Start())
+	n.background.Go(n.bulk.Start())
 	n.blobs.Start()
 	n.background.Go(func() { n.activity.Run(n.ctx) })
 	n.background.Go(func() { n.activity.WatchPauses(n.ctx, n.log) })
@@ -78,7 +79,7 @@ func (n *Node) register(server *rpc.Server) {
 		s.Register(n.dispatch.Early())
 	}
 	for _, s := range []interface{ Register(r method.Registrar) }{
-		n.data, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.keyHeat, n.quotas, n.nodeAdmin, n.blobs, n.backups, n.replication, n.registry, n.appProfiles, n.bundles, n.clients,
+		n.data, n.bulk, n.locate, n.tables, n.tabletAdmin, n.users, n.usage, n.keyHeat, n.quotas, n.nodeAdmin, n.blobs, n.backups, n.replication, n.registry, n.appProfiles, n.bundles, n.clients,
 	} {
 		s.Register(n.dispatch)
 	}

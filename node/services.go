@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/node/backups"
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/blockstore"
+	"github.com/steledb/stele/node/bulk"
 	"github.com/steledb/stele/node/candidate"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
@@ -142,6 +143,8 @@ func (n *Node) newServices() {
 	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.self.ID, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletServer.Of, Locator: func() locate.Locator { return n.locator() }})
 	n.newOperations()
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
+	n.bulk = bulk.New(bulk.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Tablets: n.locate, Quotas: n.quotas, CompactionBytes: n.cfg.budget().Compaction,
+		ReadSSTables: n.blobMembers.ReadSSTables})
 }
 
 // tabletsForMaster returns what a master's access to tablets needs.

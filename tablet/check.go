@@ -134,13 +134,20 @@ func checkKeys(ctx context.Context, blob storage.BlobReader, f *FileMeta, sum *C
 	}
 	it := t.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes})
 	defer it.Close()
+	least, most := f.MinSeq, f.MaxSeq
+	if _, bulk := t.Properties()[propBulk]; bulk {
+		if least == 0 || least != most {
+			return errBulkNumbers(f)
+		}
+		least, most = 0, 0
+	}
 	n := int64(0)
 	for ok := it.First(); ok; ok = it.Next() {
 		if _, err := ikey.Split(it.Key()); err != nil {
 			return fmt.Errorf("entry %d, key %.64x: %w", n, it.Key(), err)
 		}
-		if seq := ikey.Seq(it.Key()); seq < f.MinSeq || seq > f.MaxSeq {
-			return fmt.Errorf("entry %d: sequence number %d is not between %d and %d", n, seq, f.MinSeq, f.MaxSeq)
+		if seq := ikey.Seq(it.Key()); seq < least || seq > most {
+			return fmt.Errorf("entry %d: sequence number %d is not between %d and %d", n, seq, least, most)
 		}
 		n++
 	}

@@ -35,12 +35,14 @@
 //   - A run is a piece of a dead server's log, sorted by table and internal key: see sortedrun.
 //     Load reads a tablet's part of it.
 //   - A write fence stops writes to a tablet while it is unloaded, split or merged. The claim is the
-//     exclusive right to do one of the three, or to clear rows. It is held longer: writes go on before the fence is up.
+//     exclusive right to do one of the three, to clear rows, or to commit a part. It is held longer: writes go on before the fence is up.
 //   - A weak log is one of which a part lacks its usual redundancy (storage.LogWriter.Weak).
 //   - A lingering memtable is written out, but a read still holds its memory.
 //   - A tablet's stamped time is the last server timestamp that it has assigned.
 //   - A range tombstone deletes all rows of a range at once: see package tombstone and Server.Clear.
 //   - A slot is the right to work for the compactions of a loop, one at a time: see sched.Slot.
+//   - A part is a set of rows of a bulk import to one tablet, which are written to SSTables instead of the log: see BulkPart. Its files are bulk files:
+//     their keys have no sequence number, and all of their entries have the one in FileMeta.
 //   - A change stream is the record of a table's mutations, for readers that follow them: see package changes and For.ReadChanges.
 //   - A backlog is how far compactions are behind, by the number of files of a group.
 //   - A high-priority tablet belongs to METADATA: its writes do not wait for memory. A
@@ -67,7 +69,7 @@
 //   - metadataRow: the tablet's row of METADATA.
 //   - minorCompactor and mergeCompactor: its compactions.
 //
-// Operations that change several parts are types of their own: recovery, tabletSplit, tabletMerge.
+// Operations that change several parts are types of their own: recovery, tabletSplit, tabletMerge, clearing, BulkPart.
 //
 // # Semantics
 //
@@ -189,7 +191,8 @@
 // writeFence.mu or mergeCompactor.state, one at a time. Only the first three may be held across I/O.
 // Of a server, TabletMap.mu comes after those three; with it, no other lock of this list is taken.
 // metadataRow.mu may be held while Between waits for the applier: save does so if the tablet was
-// assigned to another server. The applier therefore takes none of the first three.
+// assigned to another server. The applier therefore takes none of the first three. The commit of a part holds the latch of one row while its METADATA change is
+// saved, so that a new schema waits for it (T12).
 // Latches come before all of them. A latch holder waits only for the log and, at most for
 // OverloadWait, for memory. writeFence.claimed, which Unload, Split and Merge hold, comes first of all;
 // of two tablets, that of the lower one comes first. A deletion.Queue's lock is held across the
@@ -248,4 +251,7 @@
 //	T17. Garbage collection counts timestamps, not operands.
 //	T18. A mutation with an idempotency token is made only if its row has no cell of the token within tokenKept, and
 //	    writes the cell in its own commit, while it holds the row's latch exclusively. No deletion of a row covers the cell.
+//	T19. The entries of a part are above all entries of the tablet that were acknowledged before its commit began, and below all that are
+//	    begun after it ends, on this server and all later ones (I2). They become visible together, and no commit gets its place in the log while
+//	    they are being saved. A part is committed once: while clients may repeat its commit, the tablet's metadata has its id.
 package tablet

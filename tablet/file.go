@@ -49,6 +49,7 @@ type opened struct {
 	table  *sstable.Table
 	files  *sstables
 	lo, hi []byte      // key range of the tablet that opened it; nil means no bound
+	bulk   bool        // a bulk file: see propBulk
 	shared atomic.Bool // set by a snapshot: others may name the blob, as with FileMeta.Shared
 	refs   atomic.Int32
 	pin    pinning
@@ -110,6 +111,10 @@ func (s *sstables) open(ctx context.Context, m FileMeta, start, end []byte, num 
 	f := &file{table: t, opened: &opened{blob: blob, table: t, files: s}, delete: s.delete,
 		columnFilter: t.Meta().FilterName == filterNameRowColumn}
 	f.opened.lo, f.opened.hi = rowBounds(m.Start, m.End)
+	if _, f.opened.bulk = t.Properties()[propBulk]; f.opened.bulk && (m.MinSeq != m.MaxSeq) {
+		blob.Close()
+		return nil, fmt.Errorf("open sstable %s: %w", m.Handle.ID, errBulkNumbers(&m))
+	}
 	if f.families, f.familiesKnown, err = familyIDs(t); err != nil {
 		blob.Close()
 		return nil, err
@@ -129,6 +134,11 @@ func (s *sstables) open(ctx context.Context, m FileMeta, start, end []byte, num 
 	}
 	s.memory.AddOpen(t.MemoryBytes())
 	return g, nil
+}
+
+// errBulkNumbers is the error of a bulk file whose metadata does not have one sequence number.
+func errBulkNumbers(m *FileMeta) error {
+	return fmt.Errorf("%w: a bulk file has sequence numbers %d to %d, want one", errBadMeta, m.MinSeq, m.MaxSeq)
 }
 
 // as returns the file with other metadata, for a tablet with the rows start < row <= end. The
@@ -185,6 +195,7 @@ type fileWriter struct {
 	families map[uint32]bool // ids of the families added
 	last     *family         // last family added
 	largest  int             // largest value, in bytes
+	bulk     bool            // keys have no sequence numbers: see propBulk
 }
 
 const (
@@ -223,6 +234,8 @@ type fileKind struct {
 	minor        bool
 	highPriority bool  // see Load.HighPriority
 	bytes        int64 // approximate size, 0 if unknown
+	// bulk is set for a part of a bulk import, whose keys have no sequence numbers. Its writer must not hold back data to learn from.
+	bulk bool
 }
 
 // FileOptions returns the options of an SSTable of a locality group that a minor compaction writes.
@@ -256,13 +269,16 @@ func (s *sstables) create(ctx context.Context, g *table.LocalityGroup, kind file
 	}
 	opts := FileOptions(g)
 	if !kind.minor {
-		opts.Compression = g.Compression
 		blob = &limitedBlob{BlobWriter: blob, ctx: ctx, files: s}
+	}
+	if !kind.minor && !kind.bulk {
+		opts.Compression = g.Compression
 		opts.Cache = s.memory.Cache()
 	}
 	opts.Worked = step
+	opts.PartialKeys = kind.bulk
 	opts.LearnBytes = int(min(s.cfg.LearnMemory-learnWorkBytes, learnBytesMax))
-	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}, families: map[uint32]bool{}}, nil
+	return &fileWriter{blob: blob, w: sstable.NewWriter(blob, opts), meta: FileMeta{MinSeq: math.MaxUint64}, families: map[uint32]bool{}, bulk: kind.bulk}, nil
 }
 
 func (w *fileWriter) add(f *family, key, value []byte) error {
@@ -288,10 +304,14 @@ func (w *fileWriter) wasCached(key, value []byte) { w.w.WasCached(len(key) + len
 
 // finish makes the file durable and opens it.
 func (w *fileWriter) finish(ctx context.Context, files *sstables) (*file, error) {
-	m, err := w.w.Finish(map[string][]byte{
+	props := map[string][]byte{
 		propFamilies: appendFamilies(nil, w.families), sstable.PropLargest: binary.AppendUvarint(nil, uint64(w.largest)),
 		propFamilyBytes: appendFamilySums(nil, &w.sums),
-	})
+	}
+	if w.bulk {
+		props[propBulk] = nil
+	}
+	m, err := w.w.Finish(props)
 	if err != nil {
 		w.blob.Abort()
 		return nil, err

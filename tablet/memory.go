@@ -77,7 +77,7 @@ func rewriteSources(files []*file, budget int64, step func(bytes int)) (sources 
 	for _, f := range files {
 		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: step, Gate: large})
 		large.iters = append(large.iters, it)
-		sources = append(sources, boundedSource(it, f.meta.Start, f.meta.End))
+		sources = append(sources, boundedSource(f.numbered(it), f.meta.Start, f.meta.End))
 	}
 	return sources, large
 }

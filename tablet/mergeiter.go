@@ -98,6 +98,8 @@ func isCached(s source) bool {
 		return s.Cached()
 	case *bounded:
 		return isCached(s.source)
+	case *numbered:
+		return isCached(s.source)
 	}
 	return false
 }
@@ -235,6 +237,66 @@ func (b *bounded) in(ok bool) bool {
 	return ok && (b.hi == nil || bytes.Compare(b.source.Key(), b.hi) < 0)
 }
 
+// numbered is a source of a bulk file, with the file's sequence number in its keys. The stored keys have 0, which sorts behind every
+// other number of the same column and timestamp.
+type numbered struct {
+	source
+	seq uint64
+	key []byte
+	bad bool // a key is too short to have a number
+}
+
+// numbered returns src, a source of the file's entries, with their sequence numbers.
+func (f *file) numbered(src source) source {
+	if !f.opened.bulk {
+		return src
+	}
+	return &numbered{source: src, seq: f.meta.MinSeq}
+}
+
+// Key implements source.
+func (n *numbered) Key() []byte { return n.key }
+
+// First implements source.
+func (n *numbered) First() bool { return n.settle(n.source.First()) }
+
+// Next implements source.
+func (n *numbered) Next() bool { return n.settle(n.source.Next()) }
+
+// SeekGE implements source. It passes over the entry of the column and timestamp of key if the file's number is above that in key.
+func (n *numbered) SeekGE(key []byte) bool {
+	ok := n.settle(n.source.SeekGE(key))
+	for ok && bytes.Compare(n.key, key) < 0 {
+		ok = n.Next()
+	}
+	return ok
+}
+
+// SeekLT implements backSource. key is the row part of a key, or nil.
+func (n *numbered) SeekLT(key []byte) bool { return n.settle(n.source.(backSource).SeekLT(key)) }
+
+// SeekWithin implements backSource. lower and upper are row parts of keys.
+func (n *numbered) SeekWithin(lower, upper []byte) bool {
+	return n.settle(n.source.(backSource).SeekWithin(lower, upper))
+}
+
+// Err implements source.
+func (n *numbered) Err() error {
+	if n.bad {
+		return ikey.ErrBadKey
+	}
+	return n.source.Err()
+}
+
+// settle sets the key of the current entry, if there is one.
+func (n *numbered) settle(ok bool) bool {
+	if ok {
+		n.key = append(n.key[:0], n.source.Key()...)
+		n.bad = !ikey.SetSeq(n.key, n.seq)
+	}
+	return ok && !n.bad
+}
+
 // newer limits a source to entries with sequence numbers above than.
 type newer struct {
 	source
@@ -346,7 +408,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 				f.opened.files.pins.request(f)
 			case p != nil:
 				if e, ok := f.table.Entries(p.row); ok {
-					r.addEntries(e)
+					r.addEntries(f, e)
 					r.work.cached++
 					continue
 				}
@@ -355,10 +417,10 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 			r.iters = append(r.iters, it)
 			r.work.files++
 			if p == nil && f.inner {
-				r.sources = append(r.sources, boundedSource(it, f.meta.Start, f.meta.End))
+				r.sources = append(r.sources, boundedSource(f.numbered(it), f.meta.Start, f.meta.End))
 				continue
 			}
-			r.sources = append(r.sources, it)
+			r.sources = append(r.sources, f.numbered(it))
 		}
 	}
 }
@@ -378,7 +440,7 @@ func (r *rows) addMem(m *mem) {
 }
 
 // addEntries adds the entries of a row in a file that the scan cache holds.
-func (r *rows) addEntries(e sstable.Entries) {
+func (r *rows) addEntries(f *file, e sstable.Entries) {
 	if e.Empty() {
 		return
 	}
@@ -389,7 +451,7 @@ func (r *rows) addEntries(e sstable.Entries) {
 	}
 	it := r.cached[len(r.cached)-1]
 	it.Reset(e)
-	r.sources = append(r.sources, it)
+	r.sources = append(r.sources, f.numbered(it))
 }
 
 // keepEntries offers the entries of the row to the scan cache. It moves the sources.

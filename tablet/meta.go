@@ -43,6 +43,18 @@ type Meta struct {
 
 	// Changes has the change files of a table with a change stream. They hold the records up to Redo.
 	Changes *changes.Set
+
+	// Parts are the parts of bulk imports that were committed lately, oldest first.
+	Parts []CommittedPart
+}
+
+// PartID identifies a part of a bulk import. Clients choose it at random.
+type PartID [16]byte
+
+// CommittedPart is a part of a bulk import whose files are, or were, in Groups.
+type CommittedPart struct {
+	ID   PartID
+	Time time.Time // of the commit
 }
 
 // GroupMeta holds the files of one locality group, sorted by MinSeq. They hold the entries of each
@@ -234,6 +246,7 @@ const (
 	metaGroupsMax = 1 << 10
 	metaFilesMax  = 1 << 16
 	metaClearsMax = 1 << 16
+	metaPartsMax  = 1 << 16
 )
 
 var errBadMeta = errors.New("malformed tablet metadata")
@@ -243,10 +256,9 @@ var errBadMeta = errors.New("malformed tablet metadata")
 //	[version, id, table, start, end, redo, stamped, last major µs,
 //	 [[group, [[handle, min seq, max seq, entries, raw bytes, row deletions,
 //	            start, end, shared]…]]…],
-//	 [[cleared from, cleared before, seq]…], changes]
+//	 [[cleared from, cleared before, seq]…], changes, [[part id, committed µs]…]]
 //
-// changes is encoded as by package changes. A tablet without a change stream lacks it, and one without range tombstones, too,
-// has no list of them.
+// changes is encoded as by package changes, and nil for a tablet without a change stream. Empty values at the end are left out.
 func EncodeMeta(m *Meta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -281,8 +293,14 @@ func EncodeMeta(m *Meta) []byte {
 	if m.values() > 9 {
 		appendCleared(e, m.Cleared)
 	}
-	if m.Changes != nil {
+	switch {
+	case m.Changes != nil:
 		m.Changes.Append(e)
+	case m.values() > 11:
+		e.Nil()
+	}
+	if m.values() > 11 {
+		appendParts(e, m.Parts)
 	}
 	return append([]byte(nil), e.Bytes()...)
 }
@@ -290,6 +308,8 @@ func EncodeMeta(m *Meta) []byte {
 // values returns the number of values that EncodeMeta writes.
 func (m *Meta) values() int {
 	switch {
+	case len(m.Parts) > 0:
+		return 12
 	case m.Changes != nil:
 		return 11
 	case len(m.Cleared) > 0:
@@ -326,6 +346,34 @@ func decodeCleared(d *wire.Decoder) (l tombstone.List) {
 	return l
 }
 
+func appendParts(e *wire.Encoder, parts []CommittedPart) {
+	e.Array(len(parts))
+	for i := range parts {
+		e.Array(2)
+		e.Bin(parts[i].ID[:])
+		e.Int(parts[i].Time.UnixMicro())
+	}
+}
+
+func decodeParts(d *wire.Decoder) (parts []CommittedPart) {
+	for range d.ArrayMax(metaPartsMax) {
+		if d.Err() != nil {
+			break
+		}
+		n := d.Array()
+		p := CommittedPart{}
+		if copy(p.ID[:], d.Bytes()) < len(p.ID) && d.Err() == nil {
+			d.Fail(errBadMeta)
+		}
+		p.Time = time.UnixMicro(d.Int())
+		parts = append(parts, p)
+		for range n - 2 {
+			d.Skip()
+		}
+	}
+	return parts
+}
+
 // DecodeMeta decodes the result of EncodeMeta.
 func DecodeMeta(b []byte) (*Meta, error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
@@ -350,8 +398,11 @@ func DecodeMeta(b []byte) (*Meta, error) {
 	if n >= 10 && d.Err() == nil {
 		m.Cleared = decodeCleared(&d)
 	}
-	if n >= 11 && d.Err() == nil {
+	if n >= 11 && d.Err() == nil && !d.IsNil() {
 		m.Changes = changes.Decode(&d)
+	}
+	if n >= 12 && d.Err() == nil {
+		m.Parts = decodeParts(&d)
 	}
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("decode tablet metadata: %w", err)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/moment"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/timing"
@@ -124,6 +126,8 @@ type metadataRow struct {
 	mu      sync.Mutex
 	current *Meta // as in Metadata; immutable, replaced as a whole
 	closed  bool  // unloaded: no more changes
+	// unclear are the parts of bulk imports that a change of unknown outcome has named. The next change makes the outcome known.
+	unclear []PartID
 }
 
 // change makes a metadata change durable and then installs the corresponding view. On error the
@@ -151,6 +155,7 @@ func (r *metadataRow) changeNow(precondition func(m *Meta) error, change func(m 
 		return false, err
 	}
 	next := cloneMeta(r.current)
+	next.forgetParts(r.cfg.Now)
 	change(next)
 	next.checkAfter(r.current)
 	moment.Pass("before a tablet's metadata is saved", "")
@@ -197,7 +202,7 @@ func (r *metadataRow) save(next *Meta) (unclear bool, err error) {
 
 // set sets the current metadata, without a change of the row.
 func (r *metadataRow) set(m *Meta) {
-	r.current = m
+	r.current, r.unclear = m, nil
 	r.lastMajor.Store(m.LastMajor.UnixMicro())
 	r.clears.Store(len(m.Cleared) >= clearsDue || m.Cleared.Bytes() >= clearBytesMax/2)
 }
@@ -229,3 +234,83 @@ func (r *metadataRow) majorDue() time.Time {
 
 // majorIsDue reports whether a major compaction is due.
 func (r *metadataRow) majorIsDue() bool { return r.manyClears() || !r.cfg.Now().Before(r.majorDue()) }
+
+const (
+	// partsKept is how long a tablet's metadata names a committed part, so that a client whose answer was lost learns that it was committed.
+	// Clients repeat a commit for api.BulkCommitWait at most, by their own clocks; the rest is for clocks that differ.
+	partsKept = 3 * api.BulkCommitWait
+	// partsMax is the number of such parts, 24 bytes each in METADATA.
+	partsMax = 1024
+)
+
+// committed reports whether the row has a part, as of a moment when the outcome of its commit is known. Errors: errGone, *UnknownOutcomeError.
+func (r *metadataRow) committed(ctx context.Context, id PartID) (bool, error) {
+	var cause error
+	for range settleAttempts {
+		r.mu.Lock()
+		current, unclear, closed := r.current, slices.Contains(r.unclear, id), r.isClosed()
+		r.mu.Unlock()
+		switch {
+		case closed:
+			return false, errGone
+		case !unclear:
+			return current.hasPart(id), nil
+		}
+		// When another change has returned, the one that named the part cannot take effect any more.
+		if _, cause = r.change(ctx, func(*Meta) {}, func(*view) {}); errors.Is(cause, errUnloaded) {
+			return false, errGone
+		}
+	}
+	return false, &UnknownOutcomeError{Cause: cause}
+}
+
+// settleParts makes the outcome of commits known before a split, which leaves the row of the upper tablet as it is. mu is held.
+func (r *metadataRow) settleParts() error {
+	for n := 1; len(r.unclear) > 0; n++ {
+		if _, err := r.save(r.current); err != nil && n == settleAttempts {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleAttempts is how often committed changes the row: an attempt fails if the change that named the part has taken effect, and rereads the row.
+const settleAttempts = 3
+
+// hasPart reports whether a part was committed to the tablet lately.
+func (m *Meta) hasPart(id PartID) bool {
+	return slices.ContainsFunc(m.Parts, func(c CommittedPart) bool { return c.ID == id })
+}
+
+// forgetParts removes the parts whose commits are not repeated any more.
+func (m *Meta) forgetParts(now func() time.Time) {
+	if len(m.Parts) == 0 {
+		return
+	}
+	before := now().Add(-partsKept)
+	old := func(c CommittedPart) bool { return c.Time.Before(before) }
+	if slices.ContainsFunc(m.Parts, old) {
+		m.Parts = slices.DeleteFunc(slices.Clone(m.Parts), old)
+	}
+}
+
+// manyParts is the error of a change after which a tablet would have more parts than partsMax. None may be forgotten before its time: if its commit were
+// repeated, its rows would be written again.
+func manyParts(n int) error {
+	return &api.OverloadedError{
+		Reason:     fmt.Sprintf("tablet would have %d parts of bulk imports of the last %v, and may have %d: send larger parts", n, partsKept, partsMax),
+		RetryAfter: partsKept / 10,
+	}
+}
+
+// joinParts returns the committed parts of two tablets that are merged, oldest first.
+func joinParts(lower, upper []CommittedPart) []CommittedPart {
+	all := slices.Clone(lower)
+	for _, c := range upper {
+		if !slices.ContainsFunc(all, func(o CommittedPart) bool { return o.ID == c.ID }) {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b CommittedPart) int { return a.Time.Compare(b.Time) })
+	return all
+}

@@ -212,7 +212,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 
 // newChild returns a tablet without a schema and files. For highPriority see Load.
 func (s *Server) newChild(m *Meta, highPriority bool) *Tablet {
-	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, highPriority: highPriority, heat: heat.New(m.Table, m.Start, m.End)}
+	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, highPriority: highPriority, heat: heat.New(m.Table, m.Start, m.End), bulk: newBulkDebts()}
 	t.views.cfg, t.views.backlogs, t.views.memory = &s.cfg, &s.backlogs, s.writeMemory
 	t.meta.cfg, t.meta.changes, t.meta.views, t.meta.lost = &s.cfg, &s.metadata, &t.views, func(err error) { s.lost(t, err) }
 	t.fence.views, t.fence.memory, t.fence.claimed = &t.views, s.writeMemory, make(chan struct{}, 1)

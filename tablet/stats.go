@@ -15,6 +15,7 @@ type counters struct {
 	minors, merges, majors atomic.Int64
 	splits, tabletMerges   atomic.Int64
 	splitPause             atomic.Int64 // of the last split, in ns
+	bulkParts              atomic.Int64 // committed
 	discarding             atomic.Int64 // tablets of dropped tables
 }
 
@@ -27,6 +28,7 @@ type Stats struct {
 
 	MinorCompactions, MergingCompactions, MajorCompactions int64
 
+	BulkParts      int64         // committed parts of bulk imports
 	Splits, Merges int64         // of tablets
 	SplitPause     time.Duration // how long the last split fenced writes
 
@@ -60,7 +62,8 @@ func (s *Server) Stats() Stats {
 		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
 		Stalls: s.writes.stalls.Load(), Overloads: s.writes.overloads.Load(),
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
-		Splits: s.stats.splits.Load(), Merges: s.stats.tabletMerges.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
+		BulkParts: s.stats.bulkParts.Load(),
+		Splits:    s.stats.splits.Load(), Merges: s.stats.tabletMerges.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
 		MemtableBytes: s.writeMemory.Memtables(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
 		Cache: s.readMemory.Cache().Stats(), Memory: ReadMemory{s.readMemory.Use(), s.pins.files.Load(), s.pins.lacking.Load()}, Log: s.commitLog.commits.Stats(), LogPendingBytes: s.commitLog.pending(),
 	}
@@ -78,6 +81,7 @@ func (s *Stats) Add(o *Stats) {
 	s.MinorCompactions += o.MinorCompactions
 	s.MergingCompactions += o.MergingCompactions
 	s.MajorCompactions += o.MajorCompactions
+	s.BulkParts += o.BulkParts
 	s.Splits, s.Merges, s.SplitPause = s.Splits+o.Splits, s.Merges+o.Merges, max(s.SplitPause, o.SplitPause)
 	s.MemtableBytes, s.MemtableBytesMax = s.MemtableBytes+o.MemtableBytes, s.MemtableBytesMax+o.MemtableBytesMax
 	s.Cache.Add(&o.Cache)

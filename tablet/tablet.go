@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/tablet/changes"
 	"github.com/steledb/stele/tablet/heat"
 	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/sched"
 	"github.com/steledb/stele/tablet/tombstone"
 )
 
@@ -37,6 +38,7 @@ type Tablet struct {
 	merge  mergeCompactor
 	load   load
 	heat   *heat.Tablet
+	bulk   sched.Debts // of the commits of parts
 }
 
 // holds reports whether row is in the tablet's range.
@@ -218,7 +220,7 @@ func (t *Tablet) snapshot(ctx context.Context, withChanges bool) (m *Meta, err e
 		return nil, err
 	}
 	whole := *m
-	whole.Changes = nil // a copy of the rows does not need how they came about
+	whole.Changes, whole.Parts = nil, nil // a copy of the rows does not need how they came about
 	if withChanges {
 		whole.Changes = m.knownChanges()
 	}
@@ -364,6 +366,7 @@ func (c *clearing) save() error {
 	c.rows.Seq = t.server.commitLog.commits.Reserve() // writes are fenced: those before it have lower numbers, and those after it higher ones
 	old := t.meta.current
 	c.next = cloneMeta(old)
+	c.next.forgetParts(t.server.cfg.Now)
 	for _, g := range old.Groups {
 		c.next.replaceFiles(g.Name, c.removed, nil)
 	}

@@ -128,6 +128,9 @@ func (m *tabletMerge) run() error {
 	s, lower, upper := m.server, m.lower, m.upper
 	before := upper.meta.current
 	merged := mergeMeta(lower.meta.current, before)
+	if merged.forgetParts(s.cfg.Now); len(merged.Parts) > partsMax {
+		return manyParts(len(merged.Parts))
+	}
 	m.one = s.newChild(merged, upper.highPriority)
 	lv, _, err := lower.views.acquire()
 	if err != nil {
@@ -171,6 +174,7 @@ func mergeMeta(lower, upper *Meta) *Meta {
 	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)
 	m.Cleared = tombstone.Join(lower.Cleared, upper.Cleared)
 	m.Changes = joinChanges(lower, upper)
+	m.Parts = joinParts(lower.Parts, upper.Parts)
 	if lower.LastMajor.Before(m.LastMajor) {
 		m.LastMajor = lower.LastMajor
 	}

@@ -31,6 +31,10 @@ func decodeWith(d *wire.Decoder, r any) error {
 		err = r.Decode(d, n, nil)
 	case *MutateRowsRequest:
 		err = r.Decode(d, n, nil)
+	case *BulkWriteRequest:
+		err = r.Decode(d, n, nil)
+	case *BulkRequest:
+		err = r.Decode(d, n, nil)
 	case *ReadRequest:
 		err = r.Decode(d, n, nil)
 	case *ReadRowsRequest:
@@ -147,6 +151,16 @@ func goldenRequests() []struct {
 			{Row: []byte("b"), Mutations: []table.Mutation{table.DeleteRow()}},
 		}},
 			"92 a174 92 92c40161 91 95a3736574a166c4017107c40176 92c40162 91 91a764656c5f726f77"},
+		{"bulk_write", &BulkWriteRequest{MutateRowsRequest: MutateRowsRequest{Table: "t", Rows: []table.RowMutation{
+			{Row: []byte("a"), Mutations: []table.Mutation{table.Set("f", []byte("q"), 7, []byte("v"))}},
+		}}, Part: [BulkIDBytes]byte([]byte("0123456789abcdef"))},
+			"94 a174 c41030313233343536373839616263646566 00 91 92c40161 91 95a3736574a166c4017107c40176"},
+		{"bulk_write with a table id", &BulkWriteRequest{MutateRowsRequest: MutateRowsRequest{TableOptions: TableOptions{TableID: 17}, Table: "t"}, Number: 3},
+			"95 a174 c41000000000000000000000000000000000 03 90 81 a87461626c655f6964 11"},
+		{"bulk_commit", &BulkRequest{Table: "t", Part: [BulkIDBytes]byte([]byte("0123456789abcdef")), Row: []byte("r"), Requests: 2},
+			"94 a174 c41030313233343536373839616263646566 c40172 02"},
+		{"bulk_abort with a table id", &BulkRequest{TableOptions: TableOptions{TableID: 17}, Table: "t", Row: []byte("r")},
+			"95 a174 c41000000000000000000000000000000000 c40172 00 81 a87461626c655f6964 11"},
 		{"read", &ReadRequest{Table: "t", Row: []byte("r")}, "92 a174 c40172"},
 		{"read with filter", &ReadRequest{Table: "t", Row: []byte("r"), Filter: filterBytes(table.CellsPerColumnLimit(1))},
 			"93 a174 c40172 81 a666696c746572 92a876657273696f6e7301"},
@@ -380,6 +394,10 @@ func TestWrongParameters(t *testing.T) {
 		}), &AlterTableRequest{}, CodeBadSchema},
 		{"an unknown change", array(str("t"), func(e *wire.Encoder) { e.Array(1); option("rename", "g")(e) }), &AlterTableRequest{}, CodeBadSchema},
 		{"misspelt key of a table", array(str("t"), option("familes", nil)), &CreateTableRequest{}, CodeBadSchema},
+		{"short id of a part", array(str("t"), str("p"), num, none), &BulkWriteRequest{}, rpc.CodeBadRequest},
+		{"negative number of a request", array(str("t"), str("0123456789abcdef"), func(e *wire.Encoder) { e.Int(-1) }, none), &BulkWriteRequest{}, rpc.CodeBadRequest},
+		{"too many rows of a part", wiretest.Encode((&BulkWriteRequest{MutateRowsRequest: MutateRowsRequest{Table: "t", Rows: make([]table.RowMutation, 100_001)}}).Append), &BulkWriteRequest{}, CodeLimitExceeded},
+		{"a part without its first row", array(str("t"), str("0123456789abcdef"), str(""), num), &BulkRequest{}, CodeBadRowKey},
 		{"empty rows are fine", array(str("t"), none), &ReadRowsRequest{}, nil},
 	} {
 		err := decodeInto(test.params, test.into)

@@ -83,6 +83,8 @@ const (
 
 	CodeGrantsChanged rpc.Code = 165
 
+	CodeBulkExpired   rpc.Code = 166
+	CodeBulkRefused   rpc.Code = 167
 	CodeTableReadOnly rpc.Code = 168
 )
 
@@ -150,6 +152,9 @@ var kinds = errkind.Table{
 		{Code: CodeSchemaBundleExists, Name: "schema_bundle_exists", Target: ErrSchemaBundleExists},
 		{Code: CodeSchemaBundleChanged, Name: "schema_bundle_changed", Target: ErrSchemaBundleChanged},
 		{Code: CodeUploadExpired, Name: "upload_expired", Target: ErrUploadExpired},
+		{Code: CodeBulkExpired, Name: "bulk_expired", Target: ErrBulkExpired},
+		{Code: CodeBulkRefused, Name: "bulk_refused", Target: ErrBulkRefused},
+		{Code: CodeBadMutation, Name: "bad_mutation", Target: ErrBulkOrder, Cause: "order"},
 		{Code: CodeSystemTable, Name: "system_table", Target: ErrSystemTable},
 		{Code: CodeTabletNotFound, Name: "tablet_not_found", Target: ErrNoTablet},
 		{Code: CodeBadSplit, Name: "bad_split", Target: ErrBadSplit},

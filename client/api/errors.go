@@ -63,6 +63,16 @@ var (
 	// ErrUploadExpired means that an upload was ended, was idle for UploadIdle, or belongs to
 	// another node or an earlier run of this one. The uploaded bytes were discarded.
 	ErrUploadExpired = errors.New("upload expired")
+	// ErrBulkExpired means that a part of a bulk import is not open on this node: its tablet was split, merged or moved, the table's schema was
+	// changed, it was idle for BulkIdle or open for BulkOpenMax, the node was restarted, or it was aborted. It was not committed, and its rows must be sent again, as
+	// another part.
+	ErrBulkExpired = errors.New("part of a bulk import is not open")
+	// ErrBulkRefused means that a table accepts no bulk imports, because it has a change stream, or because a node of the cluster runs a version that
+	// does not read their files. Nothing was executed.
+	ErrBulkRefused = errors.New("bulk import refused: write the rows in batches, by mutate_rows or stele import without --bulk")
+	// ErrBulkOrder means that the cells of a bulk import are not in ascending order: by row, family, qualifier, and descending timestamp.
+	// The part has ended.
+	ErrBulkOrder = errors.New("cells of a bulk import are not in ascending order")
 	// ErrSystemTable means that a client tried to change METADATA, which clients may only read.
 	ErrSystemTable = errors.New("table METADATA is read-only for clients")
 	// ErrNoTablet means that the table has no tablet with that id, or that the tablet has no

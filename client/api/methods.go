@@ -11,6 +11,9 @@ const (
 	MethodPing            = "ping"
 	MethodMutate          = "mutate"
 	MethodMutateRows      = "mutate_rows"
+	MethodBulkWrite       = "bulk_write"
+	MethodBulkCommit      = "bulk_commit"
+	MethodBulkAbort       = "bulk_abort"
 	MethodRead            = "read"
 	MethodReadRows        = "read_rows"
 	MethodScanOpen        = "scan_open"
@@ -122,7 +125,7 @@ const (
 // Methods lists every method of the data API.
 func Methods() []string {
 	return []string{
-		MethodPing, MethodMutate, MethodMutateRows, MethodRead, MethodReadRows,
+		MethodPing, MethodMutate, MethodMutateRows, MethodBulkWrite, MethodBulkCommit, MethodBulkAbort, MethodRead, MethodReadRows,
 		MethodScanOpen, MethodScanNext, MethodScanClose,
 		MethodCheckAndMutate, MethodReadModifyWrite, MethodSampleRowKeys, MethodReadChanges, MethodRoot,
 		MethodCreateTable, MethodListTables, MethodDescribeTable, MethodRenameTable, MethodDropTable,

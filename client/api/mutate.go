@@ -118,7 +118,16 @@ func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) er
 	if r.retained > retainedMax {
 		r.Rows = nil
 	}
-	r.Table, r.Rows, r.retained = r.names.table(d), reuse(r.Rows), 0
+	r.Table = r.names.table(d)
+	if err := r.decodeRows(d, lim); err != nil {
+		return err
+	}
+	return r.TableOptions.decode(d, n > 2, r)
+}
+
+// decodeRows decodes the rows.
+func (r *MutateRowsRequest) decodeRows(d *wire.Decoder, lim *table.Limits) error {
+	r.Rows, r.retained = reuse(r.Rows), 0
 	rows := d.Array()
 	if err := within("rows in a batch", rows, limitsOf(lim).BatchRows); err != nil {
 		return err
@@ -138,5 +147,5 @@ func (r *MutateRowsRequest) Decode(d *wire.Decoder, n int, lim *table.Limits) er
 			return err
 		}
 	}
-	return r.TableOptions.decode(d, n > 2, r)
+	return nil
 }

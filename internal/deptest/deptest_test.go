@@ -187,6 +187,7 @@ var services = map[string][]string{
 	"voter":         {"command", "gossip", "identity", "namespace", "raftstreams"},
 	"candidate":     {"assign", "members", "namespace"},
 	"dataapi":       {"authz", "method", "metric", "quota", "quotas", "reply", "results"},
+	"bulk":          {"authz", "method", "metric", "quota", "quotas", "reply"},
 	"tables":        {"authz", "changes", "metarows", "method", "namespace", "quota", "quotas", "reply", "schemabundles", "tabletadmin", "users"},
 	"backups":       {"authz", "backup", "changes", "method", "metric", "namespace", "reply", "results", "roots", "tabletadmin", "tables"},
 	"replication":   {"authz", "changes", "method", "metric", "namespace", "remote", "reply", "tables"},

@@ -7,6 +7,9 @@
 //
 // Files of HBase have deletions, of timestamps of which the file has no cells. They may be applied before or after other items of the row, and again.
 //
+// With ImportConfig.Bulk an import sorts the rows of each batch, a run, and writes those of each tablet as a part of a bulk import if they are many. What remains is
+// sent in batches, and so are the rows of a part that was rejected, so that each row gets its own error.
+//
 // An export reads each row as a whole, and different rows at different times. To a directory it writes parts, several at a time, and a
 // manifest that names them; an interrupted export continues with the parts that are missing.
 //

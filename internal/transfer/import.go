@@ -30,6 +30,10 @@ type Applier interface {
 type ImportConfig struct {
 	// Table gets the rows. If it is nil, they are only checked.
 	Table Applier
+	// Bulk writes rows as SSTables where that costs less than batches. If it is nil, all rows are written in batches.
+	Bulk BulkWriter
+	// BulkMin is the size of the rows of a tablet, in bytes, from which they are written by Bulk. Zero means 4 MiB.
+	BulkMin int64
 	// Schema is that of the table. A cell of an aggregate family replaces the one that the table has.
 	Schema *table.Schema
 	Source rowfile.Source
@@ -61,7 +65,8 @@ type importer struct {
 	progress *Progress
 	// inFlight bounds the bytes of batches that have been read and not ended.
 	inFlight *semaphore.Weighted
-	begun    int64 // number of batches that have been sent; used by read
+	begun    int64       // number of batches that have been sent; used by read
+	batches  atomic.Bool // Bulk is not used any more: it was refused
 
 	mu struct {
 		sync.Mutex                 // held during Reject
@@ -92,6 +97,9 @@ type batch struct {
 // client.ErrPermission.
 func Import(ctx context.Context, cfg ImportConfig, progress *Progress) error {
 	im := &importer{ImportConfig: cfg, progress: progress, inFlight: semaphore.NewWeighted(inFlightMax)}
+	if im.BulkMin == 0 {
+		im.BulkMin = bulkMin
+	}
 	im.mu.ended = map[int64]int64{}
 	progress.Line.Store(cfg.From)
 	group, ctx := errgroup.WithContext(ctx)
@@ -256,6 +264,11 @@ func (w *worker) apply(ctx context.Context, b *batch) error {
 	}
 	if w.im.Table == nil {
 		return nil
+	}
+	if w.im.Bulk != nil {
+		if err := w.bulk(ctx); err != nil {
+			return err
+		}
 	}
 	pauses := timing.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	for began := time.Now(); len(w.todo) > 0; {

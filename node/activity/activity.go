@@ -123,7 +123,7 @@ func (s *Service) read() counters {
 			c.reads.add(m)
 		case api.MethodScanOpen, api.MethodScanNext:
 			c.scans.add(m)
-		case api.MethodMutate, api.MethodMutateRows, api.MethodCheckAndMutate, api.MethodReadModifyWrite:
+		case api.MethodMutate, api.MethodMutateRows, api.MethodBulkWrite, api.MethodCheckAndMutate, api.MethodReadModifyWrite:
 			c.writes.add(m)
 		}
 	}

@@ -99,6 +99,9 @@ func (f *Blobs) Read(ctx context.Context) error {
 	f.mu.registry = all
 	f.mu.Unlock()
 	f.update()
+	if slices.ContainsFunc(all, f.sv.lacksProgram) {
+		return f.sv.Register(ctx)
+	}
 	return nil
 }
 
@@ -149,6 +152,23 @@ func (f *Blobs) member(x Node) blobfs.Member {
 		m.Since = f.sv.Began
 	}
 	return m
+}
+
+// ReadSSTables returns nil if all nodes of the cluster read a version of SSTables. Otherwise the error names a node that does not. known is false as long
+// as the nodes are unknown.
+//
+// A node that is down counts as it was registered. A node of an earlier version that was started since then has not changed that, but gossip has its version.
+func (f *Blobs) ReadSSTables(version int) (known bool, err error) {
+	f.mu.Lock()
+	registry := f.mu.registry
+	f.mu.Unlock()
+	for _, x := range registry {
+		g, gossiped := f.sv.member(x.ID)
+		if x.SSTables < version || gossiped && g.State == gossip.Alive && g.Version != x.Program {
+			return true, fmt.Errorf("node %s runs a version that does not read SSTables of version %d: update all nodes", x.Record.Name, version)
+		}
+	}
+	return len(registry) > 0, nil
 }
 
 // Name returns a node's name, or "" if it is unknown.

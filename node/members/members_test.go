@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -294,3 +295,61 @@ func TestFailedCallsAskForMembers(t *testing.T) {
 
 // growth is the DiskGrowth of a node that has just started.
 func growth() (perDay int64, over time.Duration) { return 0, 0 }
+
+// TestReadSSTables: all nodes must be registered by a program that reads the version, and those that are alive must run it. A node restores what an earlier
+// version has removed from its own record.
+func TestReadSSTables(t *testing.T) {
+	sv := service(t, nil)
+	sv.Name, sv.Version = "one", "v2"
+	sv.HTTP, sv.DiskSpace, sv.DiskGrowth = func() string { return "" }, func() (total, free int64) { return 100, 40 }, growth
+	sv.Meta = &namespace.Access{Client: sessiontest.NewClient(t)}
+	sv.Catalog = &namespace.Catalog{Meta: sv.Meta}
+	b := NewBlobs(sv)
+	defer b.Close()
+	if known, err := b.ReadSSTables(3); known || err != nil {
+		t.Errorf("before the registry was read: %v, %v", known, err)
+	}
+	write := func(id, record string) {
+		t.Helper()
+		if _, err := sv.Meta.Set(t.Context(), namespace.NodePath(id), []byte(record), metaapi.AnyGeneration); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() error {
+		t.Helper()
+		if err := b.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		known, err := b.ReadSSTables(3)
+		if !known {
+			t.Error("the nodes are not known")
+		}
+		return err
+	}
+	if err := sv.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(); err != nil {
+		t.Errorf("one node: %v", err)
+	}
+	if _, err := b.ReadSSTables(4); err == nil {
+		t.Error("the node reads a later version")
+	}
+	write("n1", `{"name":"one","rpc":"h1:7106"}`)
+	_ = read() // restores it
+	if err := read(); err != nil {
+		t.Errorf("after an earlier version has changed the record: %v", err)
+	}
+	write("n2", `{"name":"two","rpc":"h2:7106"}`)
+	if err := read(); err == nil || !strings.Contains(err.Error(), "node two") || !strings.Contains(err.Error(), "update all nodes") {
+		t.Errorf("a node of an earlier version: %v", err)
+	}
+	write("n2", `{"name":"two","rpc":"h2:7106","sstables":3,"program":"v2"}`)
+	if err := read(); err != nil {
+		t.Errorf("an updated node that is down: %v", err)
+	}
+	sv.Version = "v1" // by gossip
+	if _, err := b.ReadSSTables(3); err == nil {
+		t.Error("a node that was started with another version since it registered counts as updated")
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/steledb/stele/node/removal"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/tablet/sstable"
 )
 
 // Record is the content of a node's file. It is JSON because people read it.
@@ -28,6 +29,10 @@ type Record struct {
 	RPC  string `json:"rpc"`
 	// Draining: the node shall have no vote and take no new data.
 	Draining bool `json:"draining,omitempty"`
+	// SSTables is the highest version of SSTables that the node reads, and Program the version of the program that wrote that here. Programs that read no
+	// version above 2 do not know them: when they register, both stay as they are, and when they change Draining, both are lost.
+	SSTables int    `json:"sstables,omitempty"`
+	Program  string `json:"program,omitempty"`
 }
 
 // Register writes this node's file, and keeps the operators' settings in it. The error is a removal.ErrRemoved if the node was removed, also while it
@@ -71,7 +76,7 @@ func (sv *Service) writeRecord(ctx context.Context) error {
 		case !errors.Is(err, metaapi.ErrNotFound):
 			return err
 		}
-		want := Record{Name: sv.Name, Zone: sv.Zone, RPC: sv.Self.Address, Draining: r.Draining}
+		want := Record{Name: sv.Name, Zone: sv.Zone, RPC: sv.Self.Address, Draining: r.Draining, SSTables: sstable.VersionMax, Program: sv.Version}
 		if err == nil && r == want {
 			return nil
 		}
@@ -84,6 +89,11 @@ func (sv *Service) writeRecord(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// lacksProgram reports whether x is this node without what its program reads: a node of an earlier version, which has changed its draining, has removed that.
+func (sv *Service) lacksProgram(x Node) bool {
+	return x.ID == sv.Self.ID() && (x.SSTables != sstable.VersionMax || x.Program != sv.Version)
 }
 
 // Node is a node as the registry and gossip know it.

@@ -198,7 +198,7 @@ const (
 // shapes has the methods whose requests are kept.
 var shapes = map[string]shape{
 	api.MethodRead: ofRow, api.MethodMutate: ofRow, api.MethodCheckAndMutate: ofRow, api.MethodReadModifyWrite: ofRow,
-	api.MethodReadRows: ofTable, api.MethodMutateRows: ofTable, api.MethodScanOpen: ofTable, api.MethodScanNext: ofCursor, api.MethodSampleRowKeys: ofTable,
+	api.MethodReadRows: ofTable, api.MethodMutateRows: ofTable, api.MethodBulkWrite: ofTable, api.MethodBulkCommit: ofTable, api.MethodScanOpen: ofTable, api.MethodScanNext: ofCursor, api.MethodSampleRowKeys: ofTable,
 	api.MethodCreateTable: ofTable, api.MethodRenameTable: ofTable, api.MethodDropTable: ofTable, api.MethodAlterTable: ofTable, api.MethodSetFamily: ofTable, api.MethodDropFamily: ofTable,
 	api.MethodClearRows: ofTable, api.MethodDescribeTable: ofTable, api.MethodListTables: others,
 	api.MethodSplitTablet: ofRow, api.MethodMoveTablet: ofRow, api.MethodMergeTablets: ofRow,

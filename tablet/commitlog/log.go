@@ -290,7 +290,7 @@ func (l *Log) Next() uint64 {
 	return l.mu.next
 }
 
-// Reserve returns the next sequence number, which no commit gets.
+// Reserve returns a sequence number that no commit gets. It is above those of all commits before, and below those of all later ones.
 func (l *Log) Reserve() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -94,6 +94,15 @@ func Seq(key []byte) uint64 {
 	return ^binary.BigEndian.Uint64(key[len(key)-seqLen:])
 }
 
+// SetSeq replaces the sequence number of a key. It returns false if the key is too short to have one.
+func SetSeq(key []byte, seq uint64) bool {
+	if len(key) < seqLen {
+		return false
+	}
+	binary.BigEndian.PutUint64(key[len(key)-seqLen:], ^seq)
+	return true
+}
+
 // Timestamp returns the timestamp of a well-formed key of a cell or an operand.
 func Timestamp(key []byte) int64 {
 	return int64(^binary.BigEndian.Uint64(key[len(key)-seqLen-tsLen:]))

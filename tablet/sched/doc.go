@@ -4,6 +4,7 @@
 //   - A Slot is the right to work. It is held by one compaction of a loop at a time, and released
 //     while that compaction waits for long.
 //   - A Pacer pauses a compaction while reads or writes, which have priority, are executed.
+//   - Debts bounds how fast users cause work.
 //
 // The package knows nothing of tablets and starts no goroutines, except that a timer releases the
 // slot of a compaction that waits.

@@ -251,22 +251,46 @@ func TestVerifyFindsAllCorruption(t *testing.T) {
 	}
 }
 
+// TestPartialKeys: a file whose keys lack something has a version that earlier programs reject, and is otherwise as any other.
+func TestPartialKeys(t *testing.T) {
+	for _, compression := range []table.Compression{table.CompressionS2, table.CompressionTwoPass} {
+		es := sitePages(newRand(t), 20)
+		file, _ := build(t, Options{PartialKeys: true, Compression: compression}, nil, es)
+		foot := file[len(file)-footerBytes:]
+		if foot[24] != 3 || file[8] != 3 {
+			t.Errorf("versions %d and %d, want 3", file[8], foot[24])
+		}
+		if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 0 {
+			t.Errorf("reported %v", p)
+		}
+		it := open(t, bytesSource(file), OpenOptions{}).NewIter(IterOptions{})
+		n := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			n++
+		}
+		if n != len(es) || it.Err() != nil {
+			t.Errorf("read %d entries, want %d: %v", n, len(es), it.Err())
+		}
+		it.Close()
+	}
+}
+
 // TestVersion builds a valid file of a later version.
 func TestVersion(t *testing.T) {
 	file, _ := build(t, Options{}, nil, compatEntries(3))
 	foot := file[len(file)-footerBytes:]
-	foot[24] = 3
+	foot[24] = VersionMax + 1
 	fixChecksums(file)
 	var v *VersionError
 	if _, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "new"}); !errors.As(err, &v) ||
-		!errors.Is(err, ErrVersion) || v.Version != 3 || v.File != "new" {
+		!errors.Is(err, ErrVersion) || v.Version != VersionMax+1 || v.File != "new" {
 		t.Fatal(err)
 	}
 	if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
 		t.Fatal(p)
 	}
 	foot[24] = 1
-	file[8] = 3
+	file[8] = VersionMax + 1
 	fixChecksums(file)
 	if p := verify(t, bytesSource(file), VerifyOptions{}); len(p) != 1 || !errors.Is(p[0], ErrVersion) {
 		t.Fatal(p)

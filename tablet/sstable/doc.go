@@ -52,10 +52,11 @@
 //	S7. Memory returned as a value is never written again.
 //	S8. The blocks and rows in the cache together are at most its budget.
 //
-// # Format, versions 1 and 2
+// # Format, versions 1 to 3
 //
-// A file has version 2 if its compression is two-pass, otherwise version 1. They differ only in
-// what is described as two-pass below.
+// A file has version 3 if its caller has set Options.PartialKeys, else version 2 if its compression is
+// two-pass, otherwise version 1. Versions 2 and 3 may have what is described as two-pass below, and differ
+// in nothing else: version 3 keeps files from programs that do not know what their keys lack.
 //
 // All integers of fixed width are little-endian; u8, u32, u64 are unsigned. A uvarint is that of
 // encoding/binary: seven bits per byte, lowest first, the top bit set on all bytes but the last.

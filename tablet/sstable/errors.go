@@ -88,7 +88,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("sstable %s: format version %d, this program reads versions %d to %d", e.File, e.Version, formatVersion, dictVersion)
+	return fmt.Sprintf("sstable %s: format version %d, this program reads versions %d to %d", e.File, e.Version, formatVersion, VersionMax)
 }
 
 // Is makes errors.Is(err, ErrVersion) true.

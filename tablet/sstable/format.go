@@ -11,6 +11,10 @@ const (
 	formatVersion = 1
 	// dictVersion has data blocks with two-pass compression, and may have their dictionary.
 	dictVersion = 2
+	// PartialVersion has keys that mean nothing without what the caller adds to them: see Options.PartialKeys.
+	PartialVersion = 3
+	// VersionMax is the highest version that this program reads.
+	VersionMax = PartialVersion
 )
 
 // magic is at the beginning and at the end of a file.
@@ -34,7 +38,7 @@ const (
 	dirDictionary = "dictionary" // the dictionary, if the file has one
 )
 
-func readable(version uint32) bool { return version == formatVersion || version == dictVersion }
+func readable(version uint32) bool { return version >= formatVersion && version <= VersionMax }
 
 func appendHeader(p []byte, version uint32) []byte {
 	start := len(p)

@@ -55,6 +55,10 @@ type Options struct {
 	// block (raw) that was written, and for one that two-pass compression has learned from.
 	Worked func(bytes int)
 
+	// PartialKeys is set if the keys lack something that readers of the file must add. Such a file has a version that programs from before
+	// the option reject: they would take the keys as they are.
+	PartialKeys bool
+
 	// Zero means the constant of the same name. Tests set less.
 	learnMin int
 }

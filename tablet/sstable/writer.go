@@ -68,6 +68,9 @@ func NewWriter(w io.Writer, opts Options) *Writer {
 		wr.comp.two = &twopass.Encoder{Worked: opts.Worked}
 		wr.version = dictVersion
 	}
+	if opts.PartialKeys {
+		wr.version = PartialVersion
+	}
 	wr.out = appendHeader(nil, wr.version)
 	return wr
 }
@@ -262,6 +265,12 @@ func (w *Writer) EstimatedSize() int64 {
 		n += int64(w.data.size() + w.index.size() + w.filterBytes + len(w.filter.hashes)*9/8 + footerBytes)
 	}
 	return n
+}
+
+// MemoryBytes returns the memory of the index and the filter, in bytes. It grows with the file, to what Finish needs.
+func (w *Writer) MemoryBytes() int64 {
+	hash := 8 + 8 // and what builds the filter of them
+	return int64(w.index.size() + w.filterBytes + len(w.filter.hashes)*hash)
 }
 
 // Finish writes the remaining blocks and returns a description of the table. props are the caller's
