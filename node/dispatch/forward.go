@@ -81,11 +81,7 @@ func (d *Dispatcher) onBehalf(c *rpc.Call) {
 		return
 	}
 	if d.Authz.Open {
-		if d.MasterEpoch() == 0 { // it would be forwarded again
-			reply.Fail(c, changes.ErrNotMaster)
-			return
-		}
-		h(c)
+		d.onBehalfOpen(c, h)
 		return
 	}
 	if f.tokenID != "" {
@@ -104,6 +100,15 @@ func (d *Dispatcher) onBehalf(c *rpc.Call) {
 	h(c)
 }
 
+// onBehalfOpen is onBehalf in an open cluster, in which no request has a caller.
+func (d *Dispatcher) onBehalfOpen(c *rpc.Call, serve func(*rpc.Call)) {
+	if d.MasterEpoch() == 0 { // it would be forwarded again
+		reply.Fail(c, changes.ErrNotMaster)
+		return
+	}
+	serve(c)
+}
+
 // masterTime bounds the wait for a master, whatever the caller's deadline: an election takes a second or two, and callers in plain
 // mode need not send a deadline.
 const masterTime = 30 * time.Second
@@ -117,13 +122,7 @@ func (d *Dispatcher) forward(c *rpc.Call, method string, guard *authz.Guard, cal
 	pauses := timing.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
 		if d.MasterEpoch() != 0 {
-			if !d.Authz.Open {
-				if err := d.Authz.AdmitCall(c, method, guard); err != nil {
-					c.Fail(err)
-					return
-				}
-			}
-			serve(c)
+			d.serveAdmitted(c, method, guard, serve)
 			return
 		}
 		var result []byte
@@ -140,6 +139,17 @@ func (d *Dispatcher) forward(c *rpc.Call, method string, guard *authz.Guard, cal
 			return
 		}
 	}
+}
+
+// serveAdmitted serves a request on this node if its caller has the right to it.
+func (d *Dispatcher) serveAdmitted(c *rpc.Call, method string, guard *authz.Guard, serve func(*rpc.Call)) {
+	if !d.Authz.Open {
+		if err := d.Authz.AdmitCall(c, method, guard); err != nil {
+			c.Fail(err)
+			return
+		}
+	}
+	serve(c)
 }
 
 // forwardOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
