@@ -245,6 +245,9 @@ func (r *avroReader) nextBlock() error {
 	return nil
 }
 
+// hidden implements recordReader.
+func (r *avroReader) hidden() bool { return false }
+
 // entry implements recordReader.
 func (r *avroReader) entry(e *entry) error {
 	err := r.cells.next(&e.cell, &r.names)

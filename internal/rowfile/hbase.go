@@ -45,6 +45,8 @@ type hbaseReader struct {
 	cells []byte // those of the record that have not been read: the rest of a Result
 	marks hbaseMarks
 	names interner
+	last  hbaseCell // the last put of the record
+	left  bool      // cells of the record were left out
 }
 
 func newHBaseReader(in *bufio.Reader) (*hbaseReader, error) {
@@ -91,7 +93,7 @@ func (r *hbaseReader) begin(key, value []byte) error {
 	if size < 0 || n != uint64(len(value)-size) {
 		return errors.New("the value is not a Result of HBase 0.96 or later: export it with such a version")
 	}
-	r.cells = value[size:]
+	r.cells, r.left, r.last = value[size:], false, hbaseCell{}
 	return r.readMarks()
 }
 
@@ -127,7 +129,10 @@ func (r *hbaseReader) entry(e *entry) error {
 			return r.error(err)
 		}
 		switch {
-		case c.kind == hbasePut && !r.marks.hide(&c):
+		case c.kind == hbasePut && (r.marks.hide(&c) || r.last.replaces(&c)):
+			r.left = true
+		case c.kind == hbasePut:
+			r.last = c
 			e.cell = table.Cell{Family: r.names.get(c.family), Qualifier: c.qualifier, Value: c.value}
 			e.cell.Timestamp, e.bad = c.micros()
 			return nil
@@ -135,6 +140,14 @@ func (r *hbaseReader) entry(e *entry) error {
 			return nil
 		}
 	}
+}
+
+// hidden implements recordReader.
+func (r *hbaseReader) hidden() bool { return r.left }
+
+// replaces reports whether a cell replaces the one behind it, of the same column and timestamp: the later one is first.
+func (c *hbaseCell) replaces(next *hbaseCell) bool {
+	return c.family != nil && c.timestamp == next.timestamp && bytes.Equal(c.qualifier, next.qualifier) && bytes.Equal(c.family, next.family)
 }
 
 // hbaseCell is a CellProtos.Cell.

@@ -259,3 +259,22 @@ func FuzzHBaseResult(f *testing.F) {
 		checkHostile(t, sequence(hbaseKeyClass, hbaseValueClass, "", protowire.AppendBytes(nil, result)))
 	})
 }
+
+// TestHBaseHiddenRecord: a record whose cells are all hidden by marks of an earlier one is left out, and of two cells with one column and timestamp the later one,
+// which is first, remains.
+func TestHBaseHiddenRecord(t *testing.T) {
+	b := sequence(hbaseKeyClass, hbaseValueClass, "", hbaseResult("f", 6000, hbaseDeleteFamily, ""))
+	record := func(value []byte) {
+		key := []byte("\x00\x00\x00\x01r")
+		b = binary.BigEndian.AppendUint32(b, uint32(len(key)+len(value)))
+		b = binary.BigEndian.AppendUint32(b, uint32(len(key)))
+		b = append(append(b, key...), value...)
+	}
+	record(hbaseResult("f", 5000, hbasePut, "hidden"))
+	two := append(hbaseResult("f", 9000, hbasePut, "newer")[1:], hbaseResult("f", 9000, hbasePut, "older")[1:]...)
+	record(protowire.AppendBytes(nil, two))
+	items := hbaseItems(t, b)
+	if len(items) != 2 || len(items[0].Deletions) != 1 || len(items[1].row.Cells) != 1 || string(items[1].row.Cells[0].Value) != "newer" || items[1].Line != 3 {
+		t.Fatalf("items %+v", items)
+	}
+}

@@ -87,6 +87,9 @@ func (r *parquetReader) error(column int, err error) error {
 // errParquetLevels means that the columns of cells have different numbers of cells in a row.
 var errParquetLevels = errors.New("its rows have not as many cells as those of column cells.family: the file is damaged, so copy or export it again")
 
+// hidden implements recordReader.
+func (r *parquetReader) hidden() bool { return false }
+
 // entry implements recordReader.
 func (r *parquetReader) entry(e *entry) error {
 	family := r.columns[parquetFamily]

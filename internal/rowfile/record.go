@@ -72,6 +72,8 @@ type recordReader interface {
 	record() (key []byte, err error)
 	// entry reads the next cell or deletion of the record. Neither is changed later. Errors: io.EOF at the end of the record; *FileError.
 	entry(e *entry) error
+	// hidden reports whether cells of the record were left out: it is valid without others.
+	hidden() bool
 }
 
 // entry is a cell, or a deletion if that has a family.
@@ -110,7 +112,7 @@ func newRecordSource(f Format, in recordReader, err error) (Source, error) {
 
 // Next implements Source.
 func (s *recordSource) Next(item *Item) error {
-	if !s.more {
+	for begun := s.more; !begun; begun = s.more || !s.in.hidden() {
 		key, err := s.in.record()
 		s.number++
 		if err != nil {

@@ -31,8 +31,12 @@ func TableColumns(t *client.Table) ColumnReader {
 // deletions adds the deletions of an item to a mutation. That of a family is one of each column that the row has, since it has a time range: what an import
 // writes to the row meanwhile is not in that range.
 func (w *worker) deletions(ctx context.Context, m *client.RowMutation, item *rowfile.Item) error {
+	columns := map[string][][]byte{} // by family
 	for i := range item.Deletions {
 		d := &item.Deletions[i]
+		if most := table.DefaultLimits().Mutations; int64(m.Len()) > most {
+			return &table.LimitError{What: "deletions of columns by deletions of families in one row", Limit: most, Got: int64(m.Len())}
+		}
 		if !d.AllColumns {
 			m.Add(table.DeleteColumnRange(d.Family, d.Qualifier, d.Start, d.End))
 			continue
@@ -40,9 +44,13 @@ func (w *worker) deletions(ctx context.Context, m *client.RowMutation, item *row
 		if w.im.Table == nil {
 			continue
 		}
-		qualifiers, err := w.columns(ctx, m.Row(), d.Family)
-		if err != nil {
-			return err
+		qualifiers, known := columns[d.Family]
+		if !known {
+			var err error
+			if qualifiers, err = w.columns(ctx, m.Row(), d.Family); err != nil {
+				return err
+			}
+			columns[d.Family] = qualifiers
 		}
 		for _, q := range qualifiers {
 			m.Add(table.DeleteColumnRange(d.Family, q, d.Start, d.End))
