@@ -230,3 +230,60 @@ func TestMigrateByAnyNode(t *testing.T) {
 		t.Errorf("the target: %v", err)
 	}
 }
+
+// TestMigrateFamilies (MG1): families that are added and dropped while a table is moved are those of the target, and a read-only table accepts no other ones.
+func TestMigrateFamilies(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 1)
+	r.add()
+	r.equal("after the copy")
+	want := map[string]bool{}
+	change := func(n int) error {
+		name := fmt.Sprintf("n%02d", n/2)
+		if n%4 == 3 {
+			_, err := r.from.c.Tables().Alter(r.ctx, "t", table.Change{Op: table.ChangeDrop, Family: table.FamilySpec{Name: name}})
+			if err == nil {
+				delete(want, name)
+			}
+			return err
+		}
+		_, err := r.from.c.Tables().SetFamily(r.ctx, "t", table.FamilySpec{Name: name})
+		if err == nil {
+			want[name] = true
+		}
+		return err
+	}
+	ended := make(chan error, 1)
+	cfg := r.migration()
+	cfg.Report = func(step string) {
+		t.Log(step)
+		if len(want) > 0 || step != "the source refuses changes now" {
+			return
+		}
+		if err := change(0); err != nil {
+			t.Error(err)
+		}
+		go func() {
+			for n := 1; n < 40; n++ {
+				if err := change(n); err != nil {
+					ended <- err
+					return
+				}
+			}
+			ended <- nil
+		}()
+	}
+	good(migrate.Run(r.ctx, cfg))
+	if err := <-ended; !errors.Is(err, client.ErrReadOnly) {
+		t.Errorf("a family of the source: %v, want %v", err, client.ErrReadOnly)
+	}
+	if _, err := r.from.c.Tables().DropFamily(r.ctx, "t", "f"); !errors.Is(err, client.ErrReadOnly) {
+		t.Errorf("the drop of a family of the source: %v, want %v", err, client.ErrReadOnly)
+	}
+	got := good(r.to.c.Tables().Describe(r.ctx, "t")).Schema
+	for n := range 41 {
+		if name := fmt.Sprintf("n%02d", n/2); want[name] != (got.Family(name) != nil) {
+			t.Errorf("family %s is in the source: %v, in the target: %v", name, want[name], got.Family(name) != nil)
+		}
+	}
+}

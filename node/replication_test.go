@@ -448,7 +448,8 @@ func TestReplicationIdle(t *testing.T) {
 		e.Uint(d.Uint())
 		at := time.UnixMicro(d.Int())
 		e.Int(at.Add(change).UnixMicro())
-		if e.Bool(d.Bool()); change != 0 {
+		e.Bool(d.Bool())
+		if e.Uint(d.Uint()); change != 0 {
 			if err := master.PutFile(r.ctx, path, e.Bytes()); err != nil {
 				t.Fatal(err)
 			}

@@ -94,6 +94,11 @@ func (s *Schema) Alter(changes ...Change) (*Schema, error) {
 
 func (s *Schema) alter(c *Change) (*Schema, error) {
 	exists := s.Family(c.Family.Name) != nil
+	if c.Op <= ChangeDrop {
+		if err := CheckWritable(s); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case c.Op == ChangeProtect:
 		p := s.Clone()

@@ -19,7 +19,7 @@ var (
 	ErrViewChanged = errors.New("view has changed since it was read")
 	// ErrProtected means that the table with its families, or a view of it, is protected from being dropped.
 	ErrProtected = errors.New("protected from deletion")
-	// ErrReadOnly means that the table accepts no changes of rows.
+	// ErrReadOnly means that the table accepts no changes of rows and families.
 	ErrReadOnly = errors.New("read-only table")
 	// ErrReadOnlyChanged means that the table is not read-only for the reason that a change names.
 	ErrReadOnlyChanged = errors.New("table is not read-only for that reason")

@@ -19,7 +19,7 @@ type Schema struct {
 	Granularity Granularity `json:"granularity,omitzero"`
 	// Protected means that the table and its families cannot be dropped.
 	Protected bool `json:"deletion_protection,omitzero"`
-	// ReadOnly is why the table accepts no changes of rows. Empty means that it does accept them.
+	// ReadOnly is why the table accepts no changes of rows and families. Empty means that it does accept them.
 	ReadOnly string `json:"read_only,omitempty"`
 	// ChangeRetention is how long the changes of the table's rows are kept for readers of its change stream. Zero means that it has none.
 	ChangeRetention time.Duration `json:"change_stream_ns,omitzero"`
@@ -239,7 +239,7 @@ func (s *Schema) CheckDrop() error {
 	return s.checkProtected()
 }
 
-// CheckWritable returns ErrReadOnly if a table accepts no changes of rows.
+// CheckWritable returns ErrReadOnly if a table accepts no changes of rows and families.
 func CheckWritable(s *Schema) error {
 	if s.ReadOnly != "" {
 		return fmt.Errorf("table %q: %w: %s", s.Name, ErrReadOnly, s.ReadOnly)

@@ -62,7 +62,10 @@ func Run(ctx context.Context, cfg Config) (refused time.Duration, err error) {
 	}
 	m.Report("the source refuses changes now")
 	began := time.Now()
-	if err := m.drain(ctx); err != nil {
+	if err := m.freeze(ctx); err != nil {
+		return 0, err
+	}
+	if err := m.drain(ctx, began); err != nil {
 		return 0, m.release(ctx, err)
 	}
 	if err := m.promote(ctx); err != nil {
@@ -121,13 +124,25 @@ func (m *migration) state(ctx context.Context) (*api.ReplicationTable, error) {
 	return nil, fmt.Errorf("table %q: %w: let it follow the one to move first (stele replication add)", m.Table, api.ErrNotFollower)
 }
 
-// drain makes the source's table read-only, and returns when the target has all of its changes (MG1).
-func (m *migration) drain(ctx context.Context) error {
+// freeze makes the source's table read-only.
+func (m *migration) freeze(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.PauseMax)
 	defer cancel()
-	if err := m.setReadOnly(ctx, m.before, m.mark); err != nil {
-		return fmt.Errorf("the source: %w", err)
+	err := m.setReadOnly(ctx, m.before, m.mark)
+	var unknown *client.AmbiguousError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unknown), ctx.Err() != nil: // it may still be made
+		return m.release(ctx, &StuckError{m.Table, fmt.Errorf("the source: %w", err)})
 	}
+	return fmt.Errorf("the source: %w", err)
+}
+
+// drain returns when the target has all changes of the source (MG1).
+func (m *migration) drain(ctx context.Context, began time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, began.Add(m.PauseMax))
+	defer cancel()
 	reason, err := m.Target.Replications().Sync(ctx, m.Table)
 	if err == nil && reason != m.mark {
 		err = fmt.Errorf("table %q of the target: %w, or the source accepts changes again", m.Table, ErrOtherSource)
@@ -151,12 +166,23 @@ func (m *migration) release(ctx context.Context, cause error) error {
 	case errors.Is(err, table.ErrReadOnlyChanged): // the first change was not made, or another one followed
 		return cause
 	case err != nil:
-		return &StuckError{m.Table, errors.Join(cause, err)}
+		return stuck(m.Table, errors.Join(cause, err))
 	case m.before != "":
-		return &StuckError{m.Table, cause}
+		return stuck(m.Table, cause)
 	}
 	m.Report("the source accepts changes again")
+	var never *StuckError
+	if errors.As(cause, &never) { // the first change was made, and is undone
+		return never.Cause
+	}
 	return cause
+}
+
+func stuck(name string, cause error) error {
+	if errors.As(cause, new(*StuckError)) {
+		return cause
+	}
+	return &StuckError{name, cause}
 }
 
 // promote promotes the table. Once it has begun, the source stays read-only (MG2).

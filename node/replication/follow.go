@@ -35,7 +35,7 @@ const (
 
 // follow copies the rows that are not copied yet, and then makes changes as they come, until an error.
 func (f *follower) follow(ctx context.Context) error {
-	f.done.Store(nil)
+	defer f.done.Store(nil)
 	if err := f.load(ctx); err != nil {
 		return err
 	}
@@ -116,8 +116,7 @@ func (f *follower) changesFrom(ctx context.Context) error {
 			return err
 		}
 		dirty = dirty || n > 0
-		done := p.stream.Positions()
-		f.done.Store(&done)
+		f.done.Store(&made{f.st.source, p.stream.Positions()})
 		if at := p.stream.Watermark(); !at.IsZero() {
 			f.watermark.Store(at.UnixMicro())
 		}

@@ -264,8 +264,8 @@ type follower struct {
 	syncing  sync.Mutex // held while the table is given families, and guards st.source then
 
 	urgent urgency
-	// done are the positions after the changes that are made; nil before the first one is known.
-	done atomic.Pointer[[]client.ChangePosition]
+	// done is nil while the changes that are made are not known.
+	done atomic.Pointer[made]
 	// source is the connection of the last attempt.
 	source atomic.Pointer[client.Client]
 

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
 )
 
 const (
@@ -22,7 +23,13 @@ const (
 	urgentPause = 5 * time.Millisecond
 )
 
-// sync returns when a table has all changes that its source had acknowledged before the call.
+// made is what a follower has made of the changes of its source.
+type made struct {
+	source    uint64 // id of the source's table
+	positions []client.ChangePosition
+}
+
+// sync returns when a table has all changes that its source had acknowledged before the call, and its families.
 func (s *Service) sync(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	f, err := s.followerOf(ctx, r.Names[0])
 	if err != nil {
@@ -30,13 +37,20 @@ func (s *Service) sync(ctx context.Context, r *api.NamesRequest) (reply.Result, 
 	}
 	f.urgent.begin()
 	result := &api.ReplicationSynced{}
-	want, err := readSource(ctx, f.source.Load(), f.table, result)
+	source, want, err := readSource(ctx, f.source.Load(), f.table)
 	if err != nil {
 		return nil, reply.Recode(api.ErrUnavailable, fmt.Errorf("the source: %w", err))
 	}
+	result.ReadOnly = source.ReadOnly
 	for {
-		if done := f.done.Load(); done != nil && covers(*done, want) {
-			return result.Append, nil
+		if done := f.done.Load(); done != nil && done.source == source.ID && covers(done.positions, want) {
+			have, err := s.Catalog.SchemaOf(ctx, f.table)
+			if err != nil {
+				return nil, err
+			}
+			if sameFamilies(have, source) {
+				return result.Append, nil
+			}
 		}
 		if !s.runs(f) {
 			return nil, fmt.Errorf("%w: the replication was changed, or has another master", api.ErrUnavailable)
@@ -48,26 +62,26 @@ func (s *Service) sync(ctx context.Context, r *api.NamesRequest) (reply.Result, 
 	}
 }
 
-// readSource returns the positions of a table of the source, and records first whether it is read-only.
-func readSource(ctx context.Context, from *client.Client, table string, result *api.ReplicationSynced) ([]client.ChangePosition, error) {
-	info, err := from.Tables().Describe(ctx, table)
+// readSource returns the schema of a table of the source, and then its positions.
+func readSource(ctx context.Context, from *client.Client, name string) (*table.Schema, []client.ChangePosition, error) {
+	info, err := from.Tables().Describe(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	result.ReadOnly = info.Schema.ReadOnly
-	return from.Table(table).ChangePositions(ctx)
+	positions, err := from.Table(name).ChangePositions(ctx)
+	return info.Schema, positions, err
 }
 
 // followerOf returns the follower at work for a table. Errors: api.ErrNoTable, api.ErrNotFollower, and api.ErrUnavailable while it does not work yet.
-func (s *Service) followerOf(ctx context.Context, table string) (*follower, error) {
-	schema, err := s.Catalog.SchemaOf(ctx, table)
+func (s *Service) followerOf(ctx context.Context, name string) (*follower, error) {
+	schema, err := s.Catalog.SchemaOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if schema.Follows == "" {
-		return nil, fmt.Errorf("table %q: %w", table, api.ErrNotFollower)
+		return nil, fmt.Errorf("table %q: %w", name, api.ErrNotFollower)
 	}
-	rec, _, err := s.read(ctx, schema.Follows)
+	rec, gen, err := s.read(ctx, schema.Follows)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +91,10 @@ func (s *Service) followerOf(ctx context.Context, table string) (*follower, erro
 	s.mu.Lock()
 	r := s.running[schema.Follows]
 	s.mu.Unlock()
-	if r == nil || r.tables[table] == nil || r.tables[table].source.Load() == nil {
-		return nil, fmt.Errorf("%w: the replication of table %q has not started yet", api.ErrUnavailable, table)
+	if r == nil || r.generation != gen || r.tables[name] == nil || r.tables[name].source.Load() == nil {
+		return nil, fmt.Errorf("%w: the replication of table %q has not started yet", api.ErrUnavailable, name)
 	}
-	return r.tables[table], nil
+	return r.tables[name], nil
 }
 
 // runs reports whether a follower is still at work.

@@ -307,6 +307,9 @@ func (tb *Service) setFamily(c *rpc.Call) {
 		return
 	}
 	s, err := tb.alter(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetFamily, Name: r.Table}, func(old *table.Schema) (*table.Schema, error) {
+		if err := table.CheckWritable(old); err != nil {
+			return nil, err
+		}
 		return old.Apply(r.Family)
 	})
 	if err != nil {
@@ -319,7 +322,12 @@ func (tb *Service) setFamily(c *rpc.Call) {
 func (tb *Service) dropFamily(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	var s *table.Schema
 	err := tb.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
-		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
+		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) {
+			if err := table.CheckWritable(old); err != nil {
+				return nil, err
+			}
+			return old.DropFamily(r.Names[1])
+		})
 		if err == nil {
 			tb.Users.PruneGrants(ctx, s)
 		}

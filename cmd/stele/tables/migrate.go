@@ -111,8 +111,7 @@ func migrateTable(ctx context.Context, a *cli.App, cfg migrate.Config) error {
 	refused, err := migrate.Run(ctx, cfg)
 	var stuck *migrate.StuckError
 	if errors.As(err, &stuck) {
-		return cli.WithHint(err, fmt.Sprintf(`run the command again; or, if "stele table describe %[1]s" shows that the table still follows another, `+
-			`let the source accept changes: "stele --addr SOURCE table read-only %[1]s --off"`, cfg.Table))
+		return cli.WithHint(err, `run the command again; docs/operating.md, "Replication across clusters", has what to do instead`)
 	}
 	if err != nil {
 		return err

@@ -10,9 +10,10 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-const readOnlyLong = `Let a table accept no changes of rows: none begins once the command has returned. Reads,
-change streams, backups and changes of its families go on. Clients get the error
-"read-only table" with the reason. Use it once all nodes are of this version.`
+const readOnlyLong = `Let a table accept no changes of rows and families: none begins once the command has
+returned. Reads, change streams and backups go on, and the table can be dropped. Clients
+get the error "read-only table" with the reason. Use it once all nodes are of this
+version.`
 
 func tableReadOnlyCommand(a *cli.App) *cobra.Command {
 	off, reason := false, ""
