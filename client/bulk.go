@@ -65,7 +65,7 @@ func BulkOrder(ms []*RowMutation) (rows []*RowMutation, of []int) {
 // setsCells reports whether m only sets cells with explicit timestamps.
 func (m *RowMutation) setsCells() bool {
 	for i := range m.rm.Mutations {
-		if c := &m.rm.Mutations[i]; c.Op != table.OpSet || c.Timestamp == table.ServerTimestamp {
+		if c := &m.rm.Mutations[i]; c.Op != table.OpSet || c.Timestamp == table.ServerTimestamp || len(c.Value) > api.BulkValueBytesMax {
 			return false
 		}
 	}

@@ -94,6 +94,9 @@ func (as For) BeginBulk(ctx context.Context, tableName string, first *table.RowM
 	if sc.table.ChangeRetention > 0 {
 		return nil, fmt.Errorf("table %q has a change stream, which would lack the rows: %w", sc.table.Name, api.ErrBulkRefused)
 	}
+	if n := len(sc.table.Groups); n > partGroupsMax {
+		return nil, fmt.Errorf("table %q has %d locality groups, a part at most %d: %w", sc.table.Name, n, partGroupsMax, api.ErrBulkRefused)
+	}
 	if committed, err := t.meta.committed(ctx, id); err != nil || committed {
 		return nil, cmp.Or(notServing(err), ErrPartCommitted)
 	}
@@ -188,6 +191,9 @@ func (p *BulkPart) addCell(ctx context.Context, row []byte, m *table.Mutation) e
 	if m.Timestamp == table.ServerTimestamp {
 		return &table.TimestampError{What: "a cell of a bulk import needs a timestamp of its own", Got: m.Timestamp}
 	}
+	if n := int64(len(m.Value)); n > api.BulkValueBytesMax {
+		return &table.LimitError{What: "bytes of a value of a bulk import", Limit: api.BulkValueBytesMax, Got: n}
+	}
 	f := p.schema.family(m.Family)
 	if f == nil {
 		return &table.NoFamilyError{Table: p.schema.table.Name, Family: m.Family}
@@ -214,13 +220,16 @@ func (p *BulkPart) addCell(ctx context.Context, row []byte, m *table.Mutation) e
 		p.large = n
 	}
 	if !slices.ContainsFunc(p.sample.Mutations, func(s table.Mutation) bool { return s.Family == f.Name }) {
-		p.sample.Mutations = append(p.sample.Mutations, table.Set(f.Name, bytes.Clone(m.Qualifier), m.Timestamp, nil))
+		p.sample.Mutations = append(p.sample.Mutations, table.Set(f.Name, nil, m.Timestamp, nil))
 	}
 	if err := w.add(f, key, m.Value); err != nil {
 		return err
 	}
 	return p.chargeIndex()
 }
+
+// partGroupsMax bounds the files of a part that are written at a time.
+const partGroupsMax = 4
 
 // partIndexMax bounds the memory of the indexes and filters of a part, in bytes: they are in memory until its files are complete. 500,000 cells of
 // ordinary keys need 3 MiB.
@@ -471,14 +480,16 @@ func (p *BulkPart) save() error {
 		return err
 	}
 	moment.Pass("before a bulk part is saved", "")
+	sent := false // an attempt may have taken effect, or may still do
 	err = t.meta.changes.settle(func(context.Context, bool) error {
-		_, err := t.meta.save(next)
+		unclear, err := t.meta.save(next)
+		sent = sent || unclear
 		return err
 	})
 	p.ended = true
 	if err != nil {
 		t.meta.closed = t.meta.closed || errors.Is(err, ErrClosed) // the outcome is unknown
-		unsent := errors.Is(err, ErrMetaTooLarge) || errors.Is(err, ErrMetaUnsent)
+		unsent := !sent && (errors.Is(err, ErrMetaTooLarge) || errors.Is(err, ErrMetaUnsent))
 		discard(p.files, !unsent)
 		p.release()
 		if !unsent {
@@ -518,21 +529,25 @@ func (p *BulkPart) nextMeta() (*Meta, error) {
 	return next, nil
 }
 
-// install makes the rows of a part that is in METADATA visible.
+// install makes the rows of a part that is in METADATA visible. Writes are fenced. The memtable is replaced, so that a view without the part never gets an entry
+// behind it.
 func (p *BulkPart) install(next *Meta) {
-	t := p.tablet
-	if !t.views.install(func(n *view) {
-		for name, f := range p.files {
-			n.replace(name, nil, f)
-		}
-		n.setChanges(next)
-	}) {
-		discard(p.files, true) // the table was dropped
-		return
+	t, installed := p.tablet, false
+	show := func() {
+		t.writer.renew(func(n *view) {
+			installed = true
+			for name, f := range p.files {
+				n.replace(name, nil, f)
+			}
+			n.setChanges(next)
+		})
+		t.views.applied.Store(max(t.views.applied.Load(), next.Redo))
 	}
-	show := func() { t.views.applied.Store(max(t.views.applied.Load(), next.Redo)) }
 	if err := t.server.commitLog.commits.Between(show); err != nil { // on the applier, which sets the number otherwise
 		show() // the applier has ended
+	}
+	if !installed {
+		discard(p.files, true) // the table was dropped
 	}
 }
 

@@ -191,8 +191,11 @@ func TestBulkVisibleAfterLog(t *testing.T) {
 
 // T19: a part whose METADATA change may have been made is reported as not committed only when that change cannot take effect any more.
 func TestBulkOutcomeSettled(t *testing.T) {
-	for n := range 4 {
-		made, split := n&1 != 0, n&2 != 0
+	for n := range 8 {
+		made, split, later := n&1 != 0, n&2 != 0, ErrMetaChanged
+		if n&4 != 0 {
+			later = errors.Join(ErrMetaChanged, ErrMetaUnsent) // the first attempt was sent all the same
+		}
 		e := newEnv(t, Config{}, "f")
 		e.mustApply("x", table.Set("f", nil, 1, nil))
 		if err := e.Compact(context.Background(), testTable, false); err != nil {
@@ -206,7 +209,7 @@ func TestBulkOutcomeSettled(t *testing.T) {
 			case saved == 1:
 				return errDisconnected, nil
 			}
-			return ErrMetaChanged, nil
+			return later, nil
 		}, errDisconnected)
 		err := e.bulk(1, bulkRow("a"), bulkRow("z"))
 		var unknown *UnknownOutcomeError

@@ -193,7 +193,8 @@ func (r *metadataRow) save(next *Meta) (unclear bool, err error) {
 	// earlier attempt took effect after it was given up. The next attempt replaces what that one
 	// wrote.
 	saved, loadErr := r.cfg.Metadata.Load(ctx, next.Table, next.End)
-	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
+	wrote := string(EncodeMeta(next))
+	if loadErr != nil || string(EncodeMeta(saved)) != wrote || wrote == string(EncodeMeta(r.current)) { // the last: it may not have been made
 		return unclear, err
 	}
 	r.set(next)

@@ -14,6 +14,8 @@ const (
 	BulkPartBytesMax = 256 << 20
 	// BulkPartCellsMax bounds the cells of a part. The node needs memory for each until the part is committed.
 	BulkPartCellsMax = 500_000
+	// BulkValueBytesMax is the size of the largest value. Rows with larger ones are written in batches.
+	BulkValueBytesMax = 1 << 20
 	// BulkPartsMax is the largest number of parts that one node has open. One with little memory has fewer, at least 2. One user may have half of them.
 	BulkPartsMax = 16
 	// BulkIdle is how long a part stays open without BulkProgress more bytes of rows, and BulkOpenMax how long at all.

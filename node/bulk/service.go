@@ -51,8 +51,9 @@ type Meter interface {
 	Meter(c *rpc.Call, table string, write bool) quotas.Metered
 }
 
-// partBytes is the memory for compactions, in bytes, that the node has for each part that may be open. A part usually needs less: see package tablet.
-const partBytes = 8 << 20
+// partBytes is the memory for compactions, in bytes, that the node has for each part that may be open: an index of 16 MiB, and for each of its locality groups a
+// block, its compressed form, a value and what is sent to replicas. A part usually needs less: see package tablet.
+const partBytes = 32 << 20
 
 // New returns the service. Its parts end with Close.
 func New(cfg Config) *Service {
