@@ -257,7 +257,7 @@ func TestMigrateFamilies(t *testing.T) {
 	cfg := r.migration()
 	cfg.Report = func(step string) {
 		t.Log(step)
-		if len(want) > 0 || step != "the source refuses changes now" {
+		if len(want) > 0 || step != "making the source read-only" {
 			return
 		}
 		if err := change(0); err != nil {

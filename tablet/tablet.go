@@ -307,7 +307,7 @@ func (c *clearing) run(ctx context.Context) error {
 	if t.meta.manyClears() {
 		s.merges.queue.Add(t)
 	}
-	if !sc.current() { // the table may be read-only since, and its last clear be known: this one must not be acknowledged
+	if !sc.current() { // a table that became read-only meanwhile must acknowledge no change: its reader may believe that it has all of them
 		return fmt.Errorf("the table's schema changed meanwhile: %w", api.ErrNotServing)
 	}
 	return nil

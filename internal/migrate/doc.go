@@ -1,7 +1,7 @@
 // Package migrate moves a table to the cluster that replicates it.
 //
-// The source's table becomes read-only, its replica receives the last changes, and is promoted. Changes are refused between the first and the last
-// step. Each step has one outcome that is not known to be undone: so the source accepts changes again only if the promotion has certainly not begun.
+// The source's table becomes read-only, its replica receives the last changes, and is promoted. Changes are refused from the first to the last
+// step. If a step before the promotion fails, the source accepts changes again. After a promotion with an unknown outcome it stays read-only.
 //
 // # Invariants
 //

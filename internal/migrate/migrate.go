@@ -60,7 +60,7 @@ func Run(ctx context.Context, cfg Config) (refused time.Duration, err error) {
 	if _, err := m.Target.Replications().Sync(ctx, m.Table); err != nil {
 		return 0, err
 	}
-	m.Report("the source refuses changes now")
+	m.Report("making the source read-only")
 	began := time.Now()
 	if err := m.freeze(ctx); err != nil {
 		return 0, err
